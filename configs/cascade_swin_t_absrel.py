@@ -1,0 +1,5 @@
+"""COCO, Cascade Mask R-CNN 3x, Swin-T: absolute position embedding and relative position bias."""
+
+_base_ = "./_base_/cascade_swin_t.py"
+
+model = dict(backbone=dict(position=[dict(type="AbsoluteTable"), dict(type="RelativeBias")]))

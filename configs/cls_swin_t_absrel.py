@@ -1,0 +1,5 @@
+"""ImageNet-1k, 300 epochs, Swin-T: absolute position embedding and relative position bias."""
+
+_base_ = "./_base_/cls_swin_t.py"
+
+model = dict(backbone=dict(position=[dict(type="AbsoluteTable"), dict(type="RelativeBias")]))

@@ -1,0 +1,5 @@
+"""ADE20K, UperNet 160k, Swin-T: absolute position embedding and relative position bias."""
+
+_base_ = "./_base_/upernet_swin_t.py"
+
+model = dict(backbone=dict(position=[dict(type="AbsoluteTable"), dict(type="RelativeBias")]))
