@@ -1,0 +1,11 @@
+"""relpos_mm: pluggable position encodings for dense prediction on OpenMMLab.
+
+Importing the package registers everything it offers in mmengine's root registries, so a config
+needs ``custom_imports = dict(imports=["relpos_mm"])`` and nothing else.
+"""
+
+from . import encodings, models
+
+__version__ = "0.1.0"
+
+__all__ = ["encodings", "models"]

@@ -1,0 +1,73 @@
+"""Absolute position embedding: one learned vector per place of the pre-training grid."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from relpos_mm.registry import POSITIONS
+
+from .base import Padding, PositionEncoding, Resized, Site
+from .grid import Grid, Size
+from .resize import ResizeMode, resize_absolute
+
+
+@POSITIONS.register_module()
+class AbsoluteTable(PositionEncoding):
+    """Learned table added to the tokens after the patch embedding: ``x(y, x) + E(y, x)``.
+
+    Source: Swin Transformer, section 4.4 and Table 4 ("abs. pos."); dense use with a bicubic resize
+    to the actual grid follows the released detection code (the paper does not say how). The table
+    has one shape everywhere, ``absolute_pos_embed`` of ``(1, C, H, W)`` on the pre-training grid,
+    so a checkpoint tells its own grid.
+
+    The embedding is stretched over the whole padded canvas, as in the released code: an image's
+    result depends on the padding that its batch mates cause.
+
+    Args:
+        embed_dims: Channels C of the tokens.
+        grid_size: Pre-training grid ``(H, W)`` in tokens.
+    """
+
+    slug: ClassVar[str] = "abs"
+    site: Site = "stem"
+    translation_equivariant: ClassVar[bool] = False
+    padding: Padding = "unsafe"
+
+    def __init__(self, *, embed_dims: int, grid_size: Size) -> None:
+        super().__init__()
+        self.grid_size = tuple(grid_size)
+        self.absolute_pos_embed = nn.Parameter(torch.empty(1, embed_dims, *self.grid_size))
+        nn.init.trunc_normal_(self.absolute_pos_embed, std=0.02)
+
+    def embed(self, x: Tensor, grid: Grid) -> Tensor:
+        position = resize_absolute(self.absolute_pos_embed, grid.q)
+        return x + position.permute(0, 2, 3, 1).to(x.dtype)  # (1, C, H, W) -> (1, H, W, C)
+
+    def transfer(
+        self,
+        state: dict[str, Tensor],
+        prefix: str,
+        *,
+        mode: ResizeMode = "scale",
+        source: dict[str, Size] | None = None,
+    ) -> list[Resized]:
+        """Resize bicubically to this grid; only ``scale`` exists for an absolute table."""
+        key = prefix + "absolute_pos_embed"
+        table = state.get(key)
+        own = tuple(self.absolute_pos_embed.shape)
+        if table is None or tuple(table.shape) == own:
+            return []
+        if table.ndim != 4 or table.shape[:2] != own[:2]:
+            raise ValueError(
+                f"{key}: {tuple(table.shape)} in the checkpoint does not fit {own}: the shape must "
+                "be (1, C, H, W) and C must equal embed_dims; convert a flat (1, L, C) table with "
+                "tools/transfer.py, which is told its grid"
+            )
+        state[key] = resize_absolute(table, self.grid_size)
+        return [Resized(key, tuple(table.shape), own, "bicubic")]
+
+    def extra_repr(self) -> str:
+        return f"embed_dims={self.absolute_pos_embed.shape[1]}, grid_size={self.grid_size}"

@@ -1,0 +1,210 @@
+"""Attention that carries every position encoding through its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from relpos_mm.encodings.base import PositionEncoding
+from relpos_mm.encodings.grid import Grid
+
+Impl = Literal["auto", "eager", "fused"]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encodings: Sequence[PositionEncoding],
+    grid: Grid,
+    *,
+    scale: float | None = None,
+    mask: Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
+    impl: Impl = "auto",
+) -> Tensor:
+    """Softmax attention with position encodings on one global grid.
+
+    Args:
+        q: ``(B, h, Nq, d)``; prefix tokens first, then the grid row by row.
+        k: ``(B, h, Nk, d)``.
+        v: ``(B, h, Nk, d)``.
+        encodings: Encodings whose ``rotate``, ``bias``, ``value`` and ``value_attn`` apply.
+        grid: Where the tokens stand.
+        scale: Factor of the content logits; ``d ** -0.5`` by default.
+        mask: bool (True = may attend) or additive float, broadcastable to ``(B, h, Nq, Nk)``, or
+            with a first dimension that divides B: one mask per window of an image-major batch.
+        key_padding_mask: ``(B, Nk)`` bool, True = hidden, as in ``nn.MultiheadAttention``.
+        impl: ``eager`` builds the attention matrix, ``fused`` uses
+            ``scaled_dot_product_attention``, ``auto`` takes the fused form on CUDA where every
+            encoding allows it (with a trainable bias the CPU kernel falls back and is slower).
+
+    Returns:
+        ``(B, h, Nq, d)`` in the dtype of ``v``.
+
+    Raises:
+        ValueError: Token counts do not fit the grid, or ``fused`` is asked for an encoding that
+            needs the attention matrix.
+
+    A query whose keys are all hidden attends to all of them equally instead of becoming NaN.
+    """
+    out = dot_product_attention(
+        q,
+        k,
+        v,
+        encodings,
+        grid,
+        scale=scale,
+        mask=mask,
+        key_padding_mask=key_padding_mask,
+        impl=impl,
+    )
+    for term in value_terms(v[:, :, grid.prefix :], encodings, grid):
+        out = out + F.pad(term, (0, 0, grid.prefix, 0))
+    return out
+
+
+def value_terms(v: Tensor, encodings: Sequence[PositionEncoding], grid: Grid) -> list[Tensor]:
+    """Outputs ``(B, h, N, d)`` of the ``value`` hooks on an unpartitioned map without prefix."""
+    terms = (encoding.value(v, grid) for encoding in encodings)
+    return [term for term in terms if term is not None]
+
+
+def dot_product_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encodings: Sequence[PositionEncoding],
+    grid: Grid,
+    *,
+    scale: float | None = None,
+    mask: Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
+    impl: Impl = "auto",
+) -> Tensor:
+    """:func:`attend` without the ``value`` hooks, for hosts that cut maps into windows."""
+    if q.shape[2] != grid.num_queries or k.shape[2] != grid.num_keys:
+        raise ValueError(
+            f"attend: {q.shape[2]} queries and {k.shape[2]} keys do not fit the grid "
+            f"q={grid.q} k={grid.k} prefix={grid.prefix}, which has {grid.num_queries} and "
+            f"{grid.num_keys}"
+        )
+    needs_attn = [encoding for encoding in encodings if encoding.needs_attn]
+    if impl == "fused" and needs_attn:
+        raise ValueError(f"attend: {needs_attn[0].name} needs the attention matrix: use 'eager'")
+    if impl == "auto":
+        impl = "fused" if q.is_cuda and not needs_attn else "eager"
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+
+    factors, bias = _position_logits(q, k, encodings, grid, scale)
+    bias = _masked(bias, _combined_mask(mask, key_padding_mask, q.shape[0]), q)
+    q, k = _rotated(q, k, encodings, grid)
+    if impl == "fused":
+        return _fused(q, k, v, factors, bias, scale)
+
+    logits = _content_logits(q, k, scale)
+    for a, b in factors:
+        logits = logits + (a @ b.transpose(-2, -1)).to(logits.dtype)
+    if bias is not None:
+        logits = logits + bias.to(logits.dtype)
+    attn = logits.softmax(dim=-1).to(v.dtype)
+    out = attn @ v
+    for encoding in needs_attn:
+        term = encoding.value_attn(attn, v, grid)
+        out = out if term is None else out + term
+    return out.to(v.dtype)
+
+
+def _position_logits(
+    q: Tensor, k: Tensor, encodings: Sequence[PositionEncoding], grid: Grid, scale: float
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
+    """Factored terms and the sum of the dense ones, zero for prefix tokens."""
+    factors, dense = [], None
+    prefix = grid.prefix
+    for encoding in encodings:
+        term = encoding.bias(q[:, :, prefix:], k[:, :, prefix:], grid, scale)
+        if isinstance(term, tuple):
+            factors.append(tuple(F.pad(factor, (0, 0, prefix, 0)) for factor in term))
+        elif term is not None:
+            dense = term if dense is None else dense + term
+    if dense is not None and prefix:
+        dense = F.pad(dense, (prefix, 0, prefix, 0))
+    return factors, dense
+
+
+def _rotated(
+    q: Tensor, k: Tensor, encodings: Sequence[PositionEncoding], grid: Grid
+) -> tuple[Tensor, Tensor]:
+    """Chain the ``rotate`` hooks; prefix tokens pass by."""
+    prefix_q, q = q[:, :, : grid.prefix], q[:, :, grid.prefix :]
+    prefix_k, k = k[:, :, : grid.prefix], k[:, :, grid.prefix :]
+    for encoding in encodings:
+        q, k = encoding.rotate(q, k, grid)
+    if grid.prefix:
+        q, k = torch.cat((prefix_q, q), dim=2), torch.cat((prefix_k, k), dim=2)
+    return q, k
+
+
+def _combined_mask(
+    mask: Tensor | None, key_padding_mask: Tensor | None, batch: int
+) -> Tensor | None:
+    """One mask broadcastable to ``(B, h, Nq, Nk)``: bool with True = may attend, or additive."""
+    if mask is not None:
+        mask = mask.view((1,) * (4 - mask.ndim) + tuple(mask.shape))
+        if mask.shape[0] not in (1, batch):
+            if batch % mask.shape[0]:
+                raise ValueError(f"attend: {mask.shape[0]} masks for a batch of {batch}")
+            mask = mask.repeat(batch // mask.shape[0], 1, 1, 1)
+    if key_padding_mask is None:
+        return mask
+    visible = ~key_padding_mask.bool()[:, None, None, :]
+    if mask is None:
+        return visible
+    if mask.dtype == torch.bool:
+        return mask & visible
+    return mask.masked_fill(~visible, torch.finfo(mask.dtype).min)
+
+
+def _masked(bias: Tensor | None, mask: Tensor | None, q: Tensor) -> Tensor | None:
+    """Additive logits of bias and mask together.
+
+    Hidden pairs get the smallest finite number, so their weight is exactly 0 in every dtype
+    (the published -100 is not), and a row without any visible key stays finite.
+    """
+    if mask is None:
+        return bias
+    if mask.dtype != torch.bool:
+        return mask if bias is None else bias + mask
+    if bias is None:
+        bias = q.new_zeros(())
+    return torch.where(mask, bias, torch.finfo(q.dtype).min)
+
+
+def _content_logits(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """``q k^T * scale``, at least float32 so that bias, mask and softmax keep their precision."""
+    if q.dtype == torch.float16:
+        # The product of large activations leaves float16 (65504) before the softmax sees it.
+        with torch.autocast(q.device.type, enabled=False):
+            return (q.float() * scale) @ k.float().transpose(-2, -1)
+    logits = (q * scale) @ k.transpose(-2, -1)
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    factors: list[tuple[Tensor, Tensor]],
+    bias: Tensor | None,
+    scale: float,
+) -> Tensor:
+    """Scaled dot product attention; factored terms become extra channels of q and k."""
+    for a, b in factors:
+        q = torch.cat((q, (a / scale).to(q.dtype).expand(*q.shape[:3], -1)), dim=-1)
+        k = torch.cat((k, b.to(k.dtype).expand(*k.shape[:3], -1)), dim=-1)
+    attn_mask = None if bias is None else bias.to(q.dtype).expand(*q.shape[:3], k.shape[2])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale)

@@ -1,0 +1,206 @@
+"""Swin Transformer with a list of pluggable position encodings, for mmdet, mmseg and mmpretrain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from mmcv.cnn.bricks.transformer import PatchEmbed
+from mmengine.model import BaseModule, ModuleList
+from mmengine.registry import MODELS
+from mmengine.utils import to_2tuple
+from torch import Tensor, nn
+
+from relpos_mm.encodings.grid import Grid, Size
+from relpos_mm.registry import build_positions, site_of
+
+from .swin_layers import SwinStage
+from .window_attention import SmallMap, window_geometry
+
+
+@MODELS.register_module()
+class RelPosSwin(BaseModule):
+    """Swin backbone whose position encoding is the list ``position``.
+
+    Source: Swin Transformer, section 3; architecture and initial values of the official code
+    (linear weights, tables and embeddings truncated normal 0.02, biases 0, norms 1 and 0, patch
+    convolution as torch has it).
+
+    Args:
+        embed_dims: Channels of the first stage; doubled by every stage.
+        depths: Blocks per stage.
+        num_heads: Heads per stage.
+        window_size: Window ``(Wh, Ww)``, or one number for both.
+        mlp_ratio: Hidden width of the MLP over the channels.
+        position: One dict per encoding (``type`` plus arguments); ``[]`` is none. Encodings of site
+            ``stem`` act once after the patch embedding, every block has its own instance of the
+            others.
+        pretrain_img_size: Picture size ``(H, W)`` of pre-training: the grid of absolute tables and,
+            under ``shrink``, the window of small stages. Inputs may have any size.
+        drop_path_rate: Stochastic depth of the last block; grows linearly from 0.
+        out_indices: Stages to return, each through its own LayerNorm ``norm{i}``.
+        small_map: ``pad`` is the dense rule (always full, shifted windows), ``shrink`` the
+            classification rule (a map not larger than the window is one unshifted window).
+        frozen_stages: -1 freezes nothing, 0 the patch embedding and stem encodings, i also the
+            first i stages and their output norms.
+        with_cp: Recompute blocks in the backward pass to save memory.
+        mask_padding: Hide padding tokens from attention; the published models let them take part.
+        in_channels: Channels of the picture.
+        patch_size: Side of a patch in pixels.
+        qkv_bias: Whether q, k and v have a bias.
+        init_cfg: See ``mmengine.model.BaseModule``.
+
+    Raises:
+        ValueError: Arguments that contradict each other, or an encoding that does not exist.
+    """
+
+    def __init__(
+        self,
+        embed_dims: int = 96,
+        depths: Sequence[int] = (2, 2, 6, 2),
+        num_heads: Sequence[int] = (3, 6, 12, 24),
+        window_size: int | Size = (7, 7),
+        mlp_ratio: float = 4.0,
+        position: Sequence[Mapping[str, Any]] = ({"type": "RelativeBias"},),
+        pretrain_img_size: int | Size = 224,
+        drop_path_rate: float = 0.2,
+        out_indices: Sequence[int] = (0, 1, 2, 3),
+        small_map: SmallMap = "pad",
+        frozen_stages: int = -1,
+        with_cp: bool = False,
+        mask_padding: bool = False,
+        in_channels: int = 3,
+        patch_size: int = 4,
+        qkv_bias: bool = True,
+        init_cfg: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(init_cfg=init_cfg)
+        window = to_2tuple(window_size)
+        img_size = to_2tuple(pretrain_img_size)
+        _check(embed_dims, depths, num_heads, window, out_indices, small_map, frozen_stages)
+        self.position_cfg = [dict(cfg) for cfg in position]
+        self.small_map = small_map
+        self.frozen_stages = frozen_stages
+        self.out_indices = tuple(out_indices)
+        self.num_features = [embed_dims * 2**i for i in range(len(depths))]
+
+        self.patch_embed = PatchEmbed(
+            in_channels=in_channels,
+            embed_dims=embed_dims,
+            kernel_size=patch_size,
+            stride=patch_size,
+            norm_cfg={"type": "LN"},
+        )
+        grid = (-(-img_size[0] // patch_size), -(-img_size[1] // patch_size))
+        stem = [cfg for cfg in self.position_cfg if site_of(cfg) == "stem"]
+        in_blocks = [cfg for cfg in self.position_cfg if site_of(cfg) != "stem"]
+        encodings = build_positions(stem, embed_dims=embed_dims, grid_size=grid)
+        self.position = nn.ModuleDict({encoding.name: encoding for encoding in encodings})
+
+        # Stages behind the last output would own parameters that never receive a gradient.
+        last = max(self.out_indices)
+        drop_paths = torch.linspace(0, drop_path_rate, sum(depths), device="cpu").tolist()
+        self.stages = ModuleList()
+        for i, depth in enumerate(depths[: last + 1]):
+            first = sum(depths[:i])
+            self.stages.append(
+                SwinStage(
+                    self.num_features[i],
+                    num_heads=num_heads[i],
+                    window_size=window_geometry(grid, window, False, small_map)[0],
+                    mlp_ratio=mlp_ratio,
+                    drop_paths=drop_paths[first : first + depth],
+                    merge=i < last,
+                    position=in_blocks,
+                    context={"layer": first, "depth": sum(depths), "grid_size": grid},
+                    small_map=small_map,
+                    qkv_bias=qkv_bias,
+                    mask_padding=mask_padding,
+                    with_cp=with_cp,
+                )
+            )
+            grid = (-(-grid[0] // 2), -(-grid[1] // 2))
+        for i in self.out_indices:
+            self.add_module(f"norm{i}", nn.LayerNorm(self.num_features[i]))
+        self.apply(_init_linear)
+        self._freeze()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """``(B, 3, H, W)`` -> one ``(B, C_i, ceil(H / s_i), ceil(W / s_i))`` per ``out_indices``.
+
+        Strides s are 4, 8, 16, 32; any picture of at least one pixel is padded to whole patches.
+        """
+        x, size = self.patch_embed(x)
+        x = x.view(x.shape[0], *size, x.shape[-1])  # (B, H * W, C) -> (B, H, W, C)
+        for encoding in self.position.values():
+            x = encoding.embed(x, Grid(size))
+        outputs = []
+        for i, stage in enumerate(self.stages):
+            x = stage(x)
+            if i in self.out_indices:
+                out = getattr(self, f"norm{i}")(x)
+                outputs.append(out.permute(0, 3, 1, 2).contiguous())
+            if stage.downsample is not None:
+                x = stage.downsample(x)
+        return tuple(outputs)
+
+    def train(self, mode: bool = True) -> RelPosSwin:
+        """Set the mode; frozen parts stay in evaluation mode."""
+        super().train(mode)
+        for module in self._frozen_modules():
+            module.eval()
+        return self
+
+    def _frozen_modules(self) -> list[nn.Module]:
+        if self.frozen_stages < 0:
+            return []
+        norms = [f"norm{i}" for i in self.out_indices if i < self.frozen_stages]
+        return [
+            self.patch_embed,
+            self.position,
+            *self.stages[: self.frozen_stages],
+            *(getattr(self, name) for name in norms),
+        ]
+
+    def _freeze(self) -> None:
+        for module in self._frozen_modules():
+            module.requires_grad_(False).eval()
+
+
+def _init_linear(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def _check(
+    embed_dims: int,
+    depths: Sequence[int],
+    num_heads: Sequence[int],
+    window: Size,
+    out_indices: Sequence[int],
+    small_map: str,
+    frozen_stages: int,
+) -> None:
+    """Refuse contradicting arguments in one sentence each."""
+    stages = len(depths)
+    if len(num_heads) != stages:
+        raise ValueError(f"RelPosSwin: depths {depths} and num_heads {num_heads} differ in length")
+    for i, heads in enumerate(num_heads):
+        if embed_dims * 2**i % heads:
+            raise ValueError(
+                f"RelPosSwin: stage {i} has {embed_dims * 2**i} channels, which "
+                f"num_heads={heads} does not divide"
+            )
+    if min(window) < 1:
+        raise ValueError(f"RelPosSwin: window_size must be at least 1, got {window}")
+    if small_map not in ("pad", "shrink"):
+        raise ValueError(f"RelPosSwin: small_map must be 'pad' or 'shrink', got {small_map!r}")
+    if not out_indices or sorted(set(out_indices)) != list(out_indices):
+        raise ValueError(f"RelPosSwin: out_indices must rise without repeats, got {out_indices}")
+    if not 0 <= min(out_indices) <= max(out_indices) < stages:
+        raise ValueError(f"RelPosSwin: out_indices {out_indices} of {stages} stages")
+    if not -1 <= frozen_stages <= stages:
+        raise ValueError(f"RelPosSwin: frozen_stages must be -1 to {stages}, got {frozen_stages}")

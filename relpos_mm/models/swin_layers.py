@@ -1,0 +1,129 @@
+"""Swin's block, patch merging and stage, all on maps ``(B, H, W, C)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint as cp
+from mmcv.cnn.bricks import DropPath
+from mmcv.cnn.bricks.transformer import FFN
+from mmengine.model import BaseModule, ModuleList
+from torch import Tensor, nn
+
+from relpos_mm.encodings.grid import Grid, Size
+
+from .window_attention import SmallMap, WindowAttention
+
+
+class SwinBlock(BaseModule):
+    """Pre-norm window attention and MLP, each with stochastic depth.
+
+    Source: Swin Transformer, section 3.2, equation 3.
+    """
+
+    def __init__(
+        self,
+        embed_dims: int,
+        num_heads: int,
+        window_size: Size,
+        *,
+        mlp_ratio: float,
+        drop_path: float,
+        with_cp: bool,
+        **attention: Any,
+    ) -> None:
+        super().__init__()
+        self.with_cp = with_cp
+        self.norm1 = nn.LayerNorm(embed_dims)
+        self.attn = WindowAttention(embed_dims, num_heads, window_size, **attention)
+        self.drop_path = DropPath(drop_path)
+        self.norm2 = nn.LayerNorm(embed_dims)
+        self.ffn = FFN(
+            embed_dims,
+            feedforward_channels=int(embed_dims * mlp_ratio),
+            act_cfg={"type": "GELU"},
+            dropout_layer={"type": "DropPath", "drop_prob": drop_path},
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.with_cp and torch.is_grad_enabled():
+            return cp.checkpoint(self._forward, x, use_reentrant=False)
+        return self._forward(x)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        grid = Grid(tuple(x.shape[1:3]))
+        for encoding in self.attn.encodings:
+            if encoding.site == "block":
+                x = encoding.embed(x, grid)
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return self.ffn(self.norm2(x), identity=x)
+
+
+class PatchMerging(BaseModule):
+    """Halve a map: the four neighbours' channels side by side, norm, linear 4C -> 2C.
+
+    Neighbours are whole channel blocks in the order (row, column) = (0, 0), (1, 0), (0, 1), (1, 1),
+    as in the official code (the OpenMMLab libraries interleave them). An odd map is padded with
+    zeros at the bottom and right.
+    """
+
+    def __init__(self, embed_dims: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4 * embed_dims)
+        self.reduction = nn.Linear(4 * embed_dims, 2 * embed_dims, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, H, W, C) -> (B, ceil(H / 2), ceil(W / 2), 2 C)``."""
+        height, width = x.shape[1:3]
+        if height % 2 or width % 2:
+            x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
+        corners = ((0, 0), (1, 0), (0, 1), (1, 1))
+        x = torch.cat([x[:, row::2, column::2] for row, column in corners], dim=-1)
+        return self.reduction(self.norm(x))
+
+
+class SwinStage(BaseModule):
+    """Blocks of one resolution, then patch merging except in the last stage.
+
+    Args:
+        embed_dims: Channels of the stage.
+        drop_paths: Stochastic depth rate of each block; its length is the depth.
+        merge: Whether patch merging follows.
+        context: ``layer`` (index of the first block), ``depth`` (blocks of the model) and
+            ``grid_size`` (pre-training grid of the stage).
+        **block: See :class:`SwinBlock` and
+            :class:`~relpos_mm.models.window_attention.WindowAttention`.
+    """
+
+    def __init__(
+        self,
+        embed_dims: int,
+        *,
+        drop_paths: Sequence[float],
+        merge: bool,
+        context: Mapping[str, Any],
+        small_map: SmallMap,
+        **block: Any,
+    ) -> None:
+        super().__init__()
+        self.blocks = ModuleList(
+            SwinBlock(
+                embed_dims,
+                shifted=j % 2 == 1,
+                drop_path=drop_path,
+                small_map=small_map,
+                context={**context, "layer": context["layer"] + j},
+                **block,
+            )
+            for j, drop_path in enumerate(drop_paths)
+        )
+        self.downsample = PatchMerging(embed_dims) if merge else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the blocks; the map keeps its size (merging is the backbone's next step)."""
+        for block in self.blocks:
+            x = block(x)
+        return x

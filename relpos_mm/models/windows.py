@@ -1,0 +1,114 @@
+"""Pure index arithmetic of (shifted) windows: pad, roll and partition as one gather.
+
+A map of ``H x W`` tokens is padded at the bottom and right to whole windows, rolled up and left by
+the shift and cut into windows. All of it is one index per window slot (:func:`window_index`), and
+:func:`token_slots` is its inverse on real tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from relpos_mm.encodings.grid import Size
+
+
+def padded_size(size: Size, window: Size) -> Size:
+    """Size of the map after padding it to whole windows."""
+    return -(-size[0] // window[0]) * window[0], -(-size[1] // window[1]) * window[1]
+
+
+def partition(grid: Tensor, window: Size) -> Tensor:
+    """Cut a map ``(H, W)`` of whole windows into ``(windows, Wh * Ww)``, both row-major."""
+    rows, columns = grid.shape[0] // window[0], grid.shape[1] // window[1]
+    windows = grid.view(rows, window[0], columns, window[1]).transpose(1, 2)
+    return windows.reshape(rows * columns, window[0] * window[1])
+
+
+def window_index(size: Size, window: Size, shift: Size) -> Tensor:
+    """Token that stands in every window slot, ``H * W`` where the slot is padding.
+
+    Returns:
+        ``(windows, Wh * Ww)`` int64, windows in row-major order.
+    """
+    height, width = padded_size(size, window)
+    padded = torch.full((height, width), size[0] * size[1], dtype=torch.int64)
+    padded[: size[0], : size[1]] = torch.arange(size[0] * size[1]).view(size)
+    return partition(padded.roll((-shift[0], -shift[1]), dims=(0, 1)), window)
+
+
+def token_slots(index: Tensor, num_tokens: int) -> Tensor:
+    """Window slot of every token ``(num_tokens,)``: the inverse of :func:`window_index`."""
+    slots = torch.empty(num_tokens + 1, dtype=torch.int64)
+    slots[index.flatten()] = torch.arange(index.numel())
+    return slots[:num_tokens]
+
+
+def shift_mask(size: Size, window: Size, shift: Size) -> Tensor:
+    """Which pairs of a shifted window may attend to each other.
+
+    Rolling brings opposite borders into one window; only tokens that were neighbours before it may
+    meet. Regions are taken on the padded size, as in the published code.
+
+    Returns:
+        ``(windows, N, N)`` bool with ``N = Wh * Ww``, True where attention is allowed.
+    """
+    height, width = padded_size(size, window)
+    rows = _region(height, window[0], shift[0])
+    columns = _region(width, window[1], shift[1])
+    regions = partition(rows[:, None] * 3 + columns[None, :], window)
+    return regions[:, :, None] == regions[:, None, :]
+
+
+def _region(length: int, window: int, shift: int) -> Tensor:
+    """Region of each rolled position of one axis; one region when nothing was shifted."""
+    if shift == 0:
+        return torch.zeros(length, dtype=torch.int64)
+    position = torch.arange(length)
+    return (position >= length - window).long() + (position >= length - shift).long()
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """All that one block needs to cut a map into windows and to put it back.
+
+    Attributes:
+        index: ``(windows * N,)`` token of every slot; ``H * W`` is the padding row.
+        slots: ``(H * W,)`` slot of every token.
+        mask: ``(windows, 1, N, N)`` bool, True = may attend; ``None`` when all may.
+        num_windows: Windows per image.
+        padded: Whether any slot is padding.
+    """
+
+    index: Tensor
+    slots: Tensor
+    mask: Tensor | None
+    num_windows: int
+    padded: bool
+
+
+@lru_cache(maxsize=64)
+def window_plan(
+    size: Size, window: Size, shift: Size, mask_padding: bool, device: torch.device
+) -> WindowPlan:
+    """Build the plan of a map size once; the cache is bounded and keyed by every argument."""
+    # A cached tensor made in inference mode could never enter autograd later.
+    with torch.inference_mode(False):
+        index = window_index(size, window, shift)
+        num_tokens = size[0] * size[1]
+        real = index < num_tokens
+        mask = shift_mask(size, window, shift) if any(shift) else None
+        if mask_padding and not real.all():
+            # A slot always sees itself: a row of nothing but padding must still have a softmax.
+            seen = real[:, None, :] | torch.eye(index.shape[1], dtype=torch.bool)
+            mask = seen if mask is None else mask & seen
+        return WindowPlan(
+            index=index.flatten().to(device),
+            slots=token_slots(index, num_tokens).to(device),
+            mask=None if mask is None else mask[:, None].to(device),
+            num_windows=index.shape[0],
+            padded=not bool(real.all()),
+        )
