@@ -38,7 +38,7 @@ class AbsoluteTable(PositionEncoding):
 
     def __init__(self, *, embed_dims: int, grid_size: Size) -> None:
         super().__init__()
-        self.grid_size = tuple(grid_size)
+        self.grid_size: Size = (grid_size[0], grid_size[1])
         self.absolute_pos_embed = nn.Parameter(torch.empty(1, embed_dims, *self.grid_size))
         nn.init.trunc_normal_(self.absolute_pos_embed, std=0.02)
 

@@ -33,7 +33,7 @@ class Grid:
     """
 
     q: Size
-    k: Size | None = None
+    k: Size = None  # type: ignore[assignment]  # never None after construction
     prefix: int = 0
     step: tuple[float, float] = (1.0, 1.0)
     valid: Sequence[Size] | Tensor | None = None
@@ -59,7 +59,6 @@ class Grid:
     @property
     def num_keys(self) -> int:
         """Number of key tokens, prefix included."""
-        assert self.k is not None
         return self.prefix + self.k[0] * self.k[1]
 
     def coords(

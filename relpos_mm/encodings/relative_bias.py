@@ -34,7 +34,7 @@ class RelativeBias(PositionEncoding):
 
     def __init__(self, *, num_heads: int, window_size: Size) -> None:
         super().__init__()
-        self.window_size = tuple(window_size)
+        self.window_size: Size = (window_size[0], window_size[1])
         self.relative_position_bias_table = nn.Parameter(
             torch.empty(table_rows(self.window_size), num_heads)
         )

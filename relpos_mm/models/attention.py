@@ -123,12 +123,14 @@ def _position_logits(
     q: Tensor, k: Tensor, encodings: Sequence[PositionEncoding], grid: Grid, scale: float
 ) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
     """Factored terms and the sum of the dense ones, zero for prefix tokens."""
-    factors, dense = [], None
+    factors: list[tuple[Tensor, Tensor]] = []
+    dense: Tensor | None = None
     prefix = grid.prefix
     for encoding in encodings:
         term = encoding.bias(q[:, :, prefix:], k[:, :, prefix:], grid, scale)
         if isinstance(term, tuple):
-            factors.append(tuple(F.pad(factor, (0, 0, prefix, 0)) for factor in term))
+            a, b = (F.pad(factor, (0, 0, prefix, 0)) for factor in term)
+            factors.append((a, b))
         elif term is not None:
             dense = term if dense is None else dense + term
     if dense is not None and prefix:

@@ -134,7 +134,7 @@ class RelPosSwin(BaseModule):
         x, size = self.patch_embed(x)
         x = x.view(x.shape[0], *size, x.shape[-1])  # (B, H * W, C) -> (B, H, W, C)
         for encoding in self.position.values():
-            x = encoding.embed(x, Grid(size))
+            x = encoding.embed(x, Grid(size))  # type: ignore[operator]
         outputs = []
         for i, stage in enumerate(self.stages):
             x = stage(x)

@@ -54,7 +54,7 @@ class SwinBlock(BaseModule):
         return self._forward(x)
 
     def _forward(self, x: Tensor) -> Tensor:
-        grid = Grid(tuple(x.shape[1:3]))
+        grid = Grid((x.shape[1], x.shape[2]))
         for encoding in self.attn.encodings:
             if encoding.site == "block":
                 x = encoding.embed(x, grid)

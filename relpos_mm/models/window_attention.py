@@ -100,11 +100,10 @@ class WindowAttention(BaseModule):
         qkv = self._project(x).flatten(1, 2)  # (B, H * W, 3 C)
         tokens = qkv
         if plan.padded:
-            pad = qkv.new_zeros(3 * channels) if self.qkv.bias is None else self.qkv.bias
-            pad = pad.to(qkv.dtype).expand(batch, 1, -1)
-            tokens = torch.cat((qkv, pad), dim=1)
-        windows = self._heads(tokens.index_select(1, plan.index), batch * plan.num_windows)
-        out = dot_product_attention(*windows, self.encodings, Grid(window), mask=plan.mask)
+            bias = qkv.new_zeros(3 * channels) if self.qkv.bias is None else self.qkv.bias
+            tokens = torch.cat((qkv, bias.to(qkv.dtype).expand(batch, 1, -1)), dim=1)
+        q, k, v = self._heads(tokens.index_select(1, plan.index), batch * plan.num_windows)
+        out = dot_product_attention(q, k, v, self.encodings, Grid(window), mask=plan.mask)
         # (B * windows, h, N, d) -> (B, windows * N, C) -> (B, H * W, C)
         out = out.transpose(1, 2).reshape(batch, -1, channels).index_select(1, plan.slots)
         for term in value_terms(self._heads(qkv, batch)[2], self.encodings, Grid((height, width))):
@@ -119,7 +118,7 @@ class WindowAttention(BaseModule):
 
     def _project(self, x: Tensor) -> Tensor:
         """q, k and v of a map; encodings of site ``qk_input`` reach q and k, not v."""
-        located, grid = x, Grid(tuple(x.shape[1:3]))
+        located, grid = x, Grid((x.shape[1], x.shape[2]))
         for encoding in self.encodings:
             if encoding.site == "qk_input":
                 located = encoding.embed(located, grid)
