@@ -4,8 +4,8 @@ Importing the package registers everything it offers in mmengine's root registri
 needs ``custom_imports = dict(imports=["relpos_mm"])`` and nothing else.
 """
 
-from . import encodings, models
+from . import encodings, engine, models
 
 __version__ = "0.1.0"
 
-__all__ = ["encodings", "models"]
+__all__ = ["encodings", "engine", "models"]

@@ -1,0 +1,109 @@
+"""Reading checkpoints safely, and telling what a file can be used for before a run is built."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.logging import HistoryBuffer, print_log
+
+from .errors import UserError
+
+# What mmengine's own files hold besides tensors. Everything else that a pickle could run stays out.
+_SAFE = [
+    HistoryBuffer,
+    np.ndarray,
+    np.dtype,
+    np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
+    np._core.multiarray.scalar,  # type: ignore[attr-defined]
+    *{type(np.dtype(kind)) for kind in (bool, np.int32, np.int64, np.uint32, np.float32, float)},
+]
+_TRAINING_STATE = ("meta", "optimizer", "message_hub")
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Return the content of a checkpoint without running any code from it.
+
+    Tensors are mapped from the file, so asking for keys and shapes costs next to nothing.
+
+    Raises:
+        UserError: The file is missing, damaged, or a pickle of more than plain data.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"Checkpoint not found: {path}")
+    try:
+        with torch.serialization.safe_globals(_SAFE):
+            zipped = torch.serialization._is_zipfile(path.open("rb"))
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except Exception as error:  # torch raises five kinds, none of them for damaged files alone
+        reason = str(error).strip().splitlines()[0][:200]
+        raise UserError(
+            f"Checkpoint cannot be read: {path} ({reason}). It is either cut or holds code as well "
+            "as weights. Take another copy, or convert it with tools/transfer.py."
+        ) from None
+    if not isinstance(content, dict):
+        raise UserError(f"Checkpoint holds a {type(content).__name__}, no state dict: {path}")
+    return content
+
+
+def weights_of(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a checkpoint by name, without the prefix that DDP adds."""
+    state = checkpoint.get("state_dict", checkpoint)
+    return {
+        key.removeprefix("module."): value
+        for key, value in state.items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def require_training_state(path: str | Path) -> None:
+    """Check that training can be resumed from ``path``.
+
+    Raises:
+        UserError: The file is unreadable or holds weights only.
+    """
+    content = read_checkpoint(path)
+    missing = [key for key in _TRAINING_STATE if key not in content]
+    missing += [f"meta.{key}" for key in ("epoch", "iter") if key not in content.get("meta", {})]
+    if missing:
+        raise UserError(
+            f"No training state in {path} (no {', '.join(missing)}), so --resume cannot go on from "
+            f"it. To start a new training from these weights: --cfg-options load_from={path}; a "
+            "classifier's weights go into a detector with tools/transfer.py."
+        )
+
+
+def latest_resumable(work_dir: str | Path) -> Path | None:
+    """Return the newest file of ``work_dir`` that training can go on from; None without files.
+
+    The file that ``last_checkpoint`` names comes first. It is looked up beside that note, too, so a
+    run directory may be moved. A file that cannot be used is named in a warning.
+
+    Raises:
+        UserError: There are checkpoints, but none can be used.
+    """
+    work_dir = Path(work_dir)
+    candidates: list[Path] = []
+    note = work_dir / "last_checkpoint"
+    if note.is_file() and (named := note.read_text().strip()):
+        here = work_dir / Path(named).name
+        candidates.append(here if here.is_file() else Path(named))
+    saved = [*work_dir.glob("epoch_*.pth"), *work_dir.glob("iter_*.pth")]
+    candidates += sorted(saved, key=lambda file: file.stat().st_mtime, reverse=True)
+    for path in dict.fromkeys(candidates):
+        try:
+            require_training_state(path)
+        except UserError as error:
+            print_log(f"resume: {error} Trying the one before.", "current", logging.WARNING)
+        else:
+            return path
+    if candidates:
+        raise UserError(
+            f"None of the {len(set(candidates))} checkpoints in {work_dir} can be resumed from. "
+            "Remove them, or train into another --work-dir."
+        )
+    return None

@@ -1,0 +1,57 @@
+"""Checkpoints that a crash while saving cannot damage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mmengine.dist import is_main_process
+from mmengine.fileio import LocalBackend, register_backend
+from mmengine.hooks import CheckpointHook
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+
+
+def write_atomically(path: str | Path, content: bytes) -> None:
+    """Write ``content`` to ``path``; at any moment the old or the new file is there, whole."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+@register_backend("atomic")
+class AtomicLocalBackend(LocalBackend):
+    """mmengine's local files, written under another name and then renamed."""
+
+    def put(self, obj: bytes, filepath: str | Path) -> None:
+        write_atomically(filepath, obj)
+
+
+@HOOKS.register_module()
+class SafeCheckpointHook(CheckpointHook):
+    """mmengine's hook; it writes atomically and removes the oldest file after the new one is there.
+
+    The stock hook removes first, so with ``max_keep_ckpts=1`` a crash while saving leaves nothing.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("backend_args") is None:
+            kwargs["backend_args"] = {"backend": "atomic"}
+        super().__init__(*args, **kwargs)
+
+    def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict[str, Any]) -> None:
+        oldest = None
+        full = self.max_keep_ckpts > 0 and len(self.keep_ckpt_ids) == self.max_keep_ckpts
+        if full and self.keep_ckpt_ids[-1] != step:
+            oldest = self.keep_ckpt_ids.popleft()
+        super()._save_checkpoint_with_step(runner, step, meta)
+        if oldest is not None and is_main_process():
+            path = self.file_backend.join_path(self.out_dir, self.filename_tmpl.format(oldest))
+            if self.file_backend.isfile(path):
+                self.file_backend.remove(path)

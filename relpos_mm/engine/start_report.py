@@ -1,0 +1,117 @@
+"""The block that every run logs before its first iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.hooks import Hook
+from mmengine.optim import OptimWrapper
+from mmengine.registry import HOOKS
+from mmengine.runner import Runner
+
+from .errors import UserError
+from .facts import (
+    bare_model,
+    batch_fact,
+    data_fact,
+    encoding_fact,
+    highest_rate,
+    optimiser_fact,
+    parameter_fact,
+)
+from .report import report_lines
+from .weights import WeightSources
+
+
+@HOOKS.register_module()
+class StartReportHook(Hook):
+    """Log data, batch, learning rate, frozen part, weights and encoding; refuse useless weights.
+
+    Args:
+        allow_position_mismatch: Go on although the encodings of a weight file and of the config
+            differ; the tensors concerned then start at random values, and the report says so.
+
+    Attributes:
+        facts: What was logged, as plain values (None before the start).
+
+    Raises:
+        UserError: A weight file fills no backbone tensor or has another encoding, a tested file
+            leaves tensors at random values, or a data set is empty.
+    """
+
+    priority = "VERY_HIGH"
+
+    def __init__(self, allow_position_mismatch: bool = False) -> None:
+        self.allow_position_mismatch = allow_position_mismatch
+        self.facts: dict[str, Any] | None = None
+        self._sources: WeightSources | None = None
+        self._resumed_lr: tuple[float, float] | None = None
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
+        training = isinstance(runner.optim_wrapper, OptimWrapper)  # a dict until train() builds it
+        path = str(runner._load_from or "the last checkpoint")
+        self._weights(runner).add_checkpoint(path, checkpoint, testing=not training)
+        if training and runner._resume and "optimizer" in checkpoint:
+            stored = checkpoint["optimizer"]["param_groups"]
+            self._resumed_lr = (
+                highest_rate(runner.optim_wrapper.param_groups),
+                highest_rate(stored),
+            )
+
+    def before_train(self, runner: Runner) -> None:
+        sources = self._weights(runner)
+        if not runner._resume:
+            sources.add_init_cfgs(verify=runner._load_from is None)
+        loaders = {"train": runner.train_dataloader}
+        if runner.val_loop is not None:
+            loaders["val"] = runner.val_dataloader
+        self._report(runner, loaders)
+        if self._resumed_lr and self._resumed_lr[0] != self._resumed_lr[1]:
+            runner.logger.warning(
+                f"resume: the config's lr {self._resumed_lr[0]:g} is NOT used; training goes on "
+                f"with {self._resumed_lr[1]:g} of the checkpoint. For another rate start anew with "
+                "load_from."
+            )
+
+    def before_test(self, runner: Runner) -> None:
+        self._report(runner, {"test": runner.test_dataloader})
+
+    def _weights(self, runner: Runner) -> WeightSources:
+        if self._sources is None:
+            model = bare_model(runner.model)
+            self._sources = WeightSources(model, self.allow_position_mismatch)
+        return self._sources
+
+    def _report(self, runner: Runner, loaders: dict[str, Any]) -> None:
+        model = bare_model(runner.model)
+        data = {split: data_fact(loader) for split, loader in loaders.items()}
+        for split, fact in data.items():
+            if not fact["pictures"]:
+                raise UserError(
+                    f"The {split} data set is empty: {fact['type']} from {fact['from']}"
+                )
+        training = "train" in loaders
+        self.facts = {
+            "data": data,
+            "batch": batch_fact(runner) if training else None,
+            "optimiser": optimiser_fact(runner) if training else None,
+            "parameters": parameter_fact(model),
+            "weights": self._weights(runner).by_part(),
+            "weight_notes": self._weights(runner).notes,
+            "encoding": encoding_fact(model),
+            "seed": runner.seed,
+        }
+        runner.logger.info("\n".join(["Start of the run", *report_lines(self.facts)]))
+        batch = self.facts["batch"]
+        if batch and batch["recipe"] and not batch["lr_scaled"]:
+            factor = batch["effective"] / batch["recipe"]
+            if factor != 1:
+                runner.logger.warning(
+                    f"The learning rate belongs to a batch of {batch['recipe']}, this run has "
+                    f"{batch['effective']}. --auto-scale-lr would multiply it by {factor:g}."
+                )
+        if batch and batch["lr_scaled"] and batch["accumulation"] > 1:
+            runner.logger.warning(
+                "--auto-scale-lr counts processes x batch, not the accumulation of "
+                f"{batch['accumulation']}; multiply the learning rate yourself."
+            )

@@ -1,0 +1,184 @@
+"""Where the value of every tensor in a model came from: a file or the random generator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.runner.checkpoint import CheckpointLoader
+from torch import Tensor, nn
+
+from .checkpoints import read_checkpoint, weights_of
+from .errors import UserError
+
+SCRATCH = "random initial values"
+# Every encoding lives under a module of this name, in the backbone or in its blocks.
+_POSITION = re.compile(r"(^|\.)position\.")
+
+
+@dataclass
+class Match:
+    """How the tensors of a file fit a model: names of both sides, sorted into kinds."""
+
+    loaded: list[str] = field(default_factory=list)
+    resized: list[str] = field(default_factory=list)
+    wrong_shape: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+
+    @property
+    def filled(self) -> list[str]:
+        return self.loaded + self.resized
+
+    @property
+    def position_conflict(self) -> list[str]:
+        """Position tensors that only one side has: the encodings differ."""
+        return [key for key in self.missing + self.unexpected if _POSITION.search(key)]
+
+
+def match(model: Mapping[str, Tensor], file: Mapping[str, Tensor]) -> Match:
+    """Compare the names and shapes of a model's state with those of a file."""
+    result = Match(unexpected=[key for key in file if key not in model])
+    for key, tensor in model.items():
+        if key not in file:
+            result.missing.append(key)
+        elif file[key].shape == tensor.shape:
+            result.loaded.append(key)
+        elif _POSITION.search(key):  # encodings resize their own tables while loading
+            result.resized.append(key)
+        else:
+            result.wrong_shape.append(key)
+    return result
+
+
+def pretrained_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module, dict[str, Any]]]:
+    """Yield name, module and init_cfg of every module that starts from a file.
+
+    Raises:
+        UserError: Such a module lies inside another one; only the outer file would count.
+    """
+    outer: str | None = None
+    for name, module in model.named_modules():
+        entries = getattr(module, "init_cfg", None) or []
+        for entry in [entries] if isinstance(entries, Mapping) else entries:
+            if entry.get("type") != "Pretrained":
+                continue
+            if outer is not None and name.startswith(outer):
+                raise UserError(
+                    f"init_cfg: '{name}' and '{outer.rstrip('.') or 'the model'}' around it both "
+                    "start from a file, and the outer one would overwrite the inner; remove one."
+                )
+            outer = f"{name}." if name else ""
+            yield name, module, dict(entry)
+
+
+class WeightSources:
+    """Record, by tensor name, which file filled a model.
+
+    Args:
+        model: The bare model, without DDP or test-time-augmentation wrapper.
+        allow_position_mismatch: Go on although file and model have different encodings.
+    """
+
+    def __init__(self, model: nn.Module, allow_position_mismatch: bool = False) -> None:
+        self.model = model
+        self.allow_position_mismatch = allow_position_mismatch
+        self.source: dict[str, str] = {}
+        self.notes: list[str] = []
+
+    def add_checkpoint(self, path: str, checkpoint: dict[str, Any], testing: bool) -> None:
+        """Record a ``load_from``, resumed or tested file before mmengine copies it.
+
+        Raises:
+            UserError: No backbone tensor matches, or the encodings differ, or, for a test, a
+                tensor would be left at a random value.
+        """
+        found = match(self.model.state_dict(), weights_of(checkpoint))
+        self._take("", path, found, checkpoint.get("meta", {}))
+        lost = found.missing + found.wrong_shape
+        if testing and lost:
+            raise UserError(
+                f"{path} does not fill this model: {len(lost)} of {len(self.model.state_dict())} "
+                f"tensors are missing or of another shape ({_some(lost)}). A test of a partly "
+                "random model means nothing; give the config that the file was trained with."
+            )
+
+    def add_init_cfgs(self, verify: bool) -> None:
+        """Record the files named by ``init_cfg`` after ``init_weights`` has read them.
+
+        Args:
+            verify: Also compare values; False when a later ``load_from`` may have replaced them.
+
+        Raises:
+            UserError: No tensor matches, the encodings differ, or the values did not arrive.
+        """
+        for name, module, entry in pretrained_modules(self.model):
+            path, prefix = str(entry["checkpoint"]), (entry.get("prefix") or "").rstrip(".")
+            checkpoint = _read_any(path)
+            file = weights_of(checkpoint)
+            if prefix:
+                cut = f"{prefix}."
+                file = {k.removeprefix(cut): v for k, v in file.items() if k.startswith(cut)}
+            state = module.state_dict()
+            found = match(state, file)
+            self._take(f"{name}." if name else "", path, found, checkpoint.get("meta", {}))
+            stale = [k for k in found.loaded if not _equal(state[k], file[k])] if verify else []
+            if stale:
+                raise UserError(
+                    f"init_cfg of '{name}' names {path}, but its values are not in the model "
+                    f"({_some(stale)}); another initialisation came after it."
+                )
+
+    def _take(self, prefix: str, path: str, found: Match, meta: Mapping[str, Any]) -> None:
+        keys = [f"{prefix}{key}" for key in found.filled]
+        # A file for the whole model must reach the backbone, one for a part must reach that part.
+        part = prefix or "backbone."
+        wanted = [key for key in self.model.state_dict() if key.startswith(part)]
+        if wanted and not any(key.startswith(part) for key in keys):
+            raise UserError(
+                f"{path} fills 0 of {len(wanted)} tensors of {part.rstrip('.')}, so they would "
+                f"stay at random values. Its names look like {_some(found.unexpected)}. Bring it "
+                "into this model's layout with tools/transfer.py."
+            )
+        if found.position_conflict and not self.allow_position_mismatch:
+            raise UserError(
+                f"The position encodings of {path} and of this config differ: only one of them has "
+                f"{_some(found.position_conflict)}. Use the config that belongs to the file, or "
+                "set allow_position_mismatch=True on StartReportHook to start these at random."
+            )
+        origin = meta.get("transfer", {}).get("source") if isinstance(meta, Mapping) else None
+        label = f"{path} (made from {origin})" if origin else path
+        self.source.update(dict.fromkeys(keys, label))
+        for kind in ("resized", "wrong_shape", "unexpected", "position_conflict"):
+            if names := getattr(found, kind):
+                what = "encoding differs, not transferred" if kind == "position_conflict" else kind
+                self.notes.append(f"{what.replace('_', ' ')}: {len(names)} ({_some(names)})")
+
+    def by_part(self) -> dict[str, dict[str, int]]:
+        """Return, for every child of the model, how many tensors came from which source."""
+        parts: dict[str, dict[str, int]] = {}
+        for key in self.model.state_dict():
+            part = parts.setdefault(key.split(".")[0], {})
+            label = self.source.get(key, SCRATCH)
+            part[label] = part.get(label, 0) + 1
+        return parts
+
+
+def _read_any(path: str) -> dict[str, Any]:
+    if "://" in path:
+        return CheckpointLoader.load_checkpoint(path, "cpu")
+    return read_checkpoint(Path(path).expanduser())
+
+
+def _equal(loaded: Tensor, stored: Tensor) -> bool:
+    stored = stored.to(loaded)
+    return torch.equal(loaded, stored) or bool(torch.isnan(stored).any())
+
+
+def _some(names: list[str], limit: int = 3) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more if names else "nothing"
