@@ -1,0 +1,1 @@
+"""Parts of tools/bootstrap.py. Standard library only: they run before anything is installed."""
