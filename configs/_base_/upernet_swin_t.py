@@ -43,7 +43,7 @@ tta_pipeline = [
         transforms=[
             [dict(type="Resize", scale=scale, keep_ratio=True) for scale in tta_scales],
             [dict(type="RandomFlip", prob=p, direction="horizontal") for p in (0.0, 1.0)],
-            [dict(type="LoadAnnotations", reduce_zero_label=True)],
+            [dict(type="LoadAnnotations")],
             [dict(type="PackSegInputs")],
         ],
     ),
@@ -51,7 +51,5 @@ tta_pipeline = [
 
 task = "segmentation"
 protocol = dict(name="ade20k-val-single-scale", scales=[(2048, 512)], flip=False, mode="whole")
-tta_protocol = dict(
-    name="ade20k-val-multi-scale-flip", scales=tta_scales, flip=True, mode="whole"
-)
+tta_protocol = dict(name="ade20k-val-multi-scale-flip", scales=tta_scales, flip=True, mode="whole")
 params_without_position = 59_918_540

@@ -1,0 +1,128 @@
+"""Top-level names of a config file: each one must have a reader.
+
+mmengine ignores a top-level name that it does not know, so ``optim_wraper = dict(...)`` trains
+with the base's optimiser and says nothing. The same holds for a variable of a base that the base
+has already used: setting ``crop_size`` in a child does not reach the base's pipelines.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from difflib import get_close_matches
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+from .problem import Problem
+
+# Read by mmengine's Config (first line), by the test tools of the libraries (second line), by this
+# project's tools and checks (third line).
+_READ_OUTSIDE_RUNNER = {
+    *("_base_", "custom_imports", "env_variables"),
+    *("tta_model", "tta_pipeline"),
+    *("task", "protocol", "tta_protocol", "params_without_position"),
+}
+
+
+@cache
+def known_keys() -> frozenset[str]:
+    """Return every top-level name that mmengine's runner, the tools or the checks read.
+
+    The runner's names are taken from its source, so a new mmengine needs no new list here.
+    """
+    arguments = set(inspect.signature(Runner.__init__).parameters) - {"self", "cfg"}
+    looked_up = re.findall(r"self\.cfg\.get\(\s*['\"](\w+)['\"]", inspect.getsource(Runner))
+    return frozenset(arguments | set(looked_up) | _READ_OUTSIDE_RUNNER)
+
+
+def check_keys(path: Path, heirs: tuple[Path, ...] = ()) -> list[Problem]:
+    """Refuse top-level names of ``path`` that nothing reads.
+
+    Args:
+        path: A config file in mmengine's ``_base_`` form.
+        heirs: Files that may inherit from it and read its names as ``_base_.name``.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assigned = _assignments(tree)
+    read = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    for heir in heirs:
+        read.update(re.findall(r"_base_\.(\w+)", heir.read_text(encoding="utf-8")))
+    unread = [name for name in assigned if name not in known_keys() | read]
+    if not unread:
+        return []
+    inherited = _inherited(path, tree)
+    return [
+        _problem(path, name, assigned[name], inherited)
+        for name in unread
+        # None says that a variable of the base is not used: true, since nothing reads it.
+        if not (name in inherited and _is_none(assigned[name]))
+    ]
+
+
+def _assignments(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the top-level names with the expressions assigned to them."""
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _inherited(path: Path, tree: ast.Module) -> set[str]:
+    """Return the top-level names of all bases of ``path``."""
+    bases = ast.literal_eval(_assignments(tree).get("_base_", ast.List(elts=[])))
+    names: set[str] = set()
+    for base in [bases] if isinstance(bases, str) else bases:
+        names.update(Config.fromfile(_base_path(path, base), import_custom_modules=False))
+    return names
+
+
+def _base_path(path: Path, base: str) -> Path:
+    """Return the file of a ``_base_`` entry: beside ``path``, or in a library's wheel.
+
+    Not ``mmengine.hub.get_config``: it runs pip when it does not find a distribution's name.
+    """
+    package, separator, inner = base.partition("::")
+    if not separator:
+        return path.parent / base
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"{path}: _base_ names {base!r}, but {package} is not installed")
+    return Path(spec.origin).parent / ".mim" / "configs" / inner
+
+
+def _problem(path: Path, name: str, value: ast.expr, inherited: set[str]) -> Problem:
+    shown = _Source(ast.unparse(value))
+    if name in inherited:
+        return Problem(
+            path,
+            name,
+            shown,
+            "the base file has used this variable already, so a new value here reaches nothing",
+            "Set the keys that were built from it, or delete the line",
+        )
+    near = get_close_matches(name, sorted(known_keys() | inherited), n=1)
+    hint = f"Did you mean {near[0]!r}" if near else "Delete it, or use it in this file"
+    return Problem(path, name, shown, "nothing reads this top-level name", hint)
+
+
+class _Source(str):
+    """Source text that shows without quotation marks."""
+
+    def __repr__(self) -> str:
+        return str(self)
