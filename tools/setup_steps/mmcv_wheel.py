@@ -25,7 +25,7 @@ from .stamps import locked
 
 # torch 2.14's headers need C++20; mmcv 2.3.6 asks for C++17, for g++ and nvcc alike.
 STANDARD = ("-std=c++17", "-std=c++20")
-# CFLAGS replaces Python's own flags, -O3 among them: without -O2 here the ops would not be optimised.
+# CFLAGS replaces Python's own flags, -O3 among them: without -O2 the ops would not be optimised.
 CFLAGS = "-O2 -g0 -DNDEBUG"
 
 
@@ -45,7 +45,7 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def find_nvcc(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the nvcc that torch would use: CUDA_HOME's, else the first in PATH, else the usual place."""
+    """Return the nvcc that torch would use: CUDA_HOME's, the first in PATH, or the usual one."""
     home = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
     if home is None:
         return shutil.which("nvcc", path=environ.get("PATH")) or shutil.which(
@@ -160,10 +160,9 @@ def build_environment(
 
 
 def default_jobs(per_job_gib: float) -> int:
-    """Return how many compilers run at once: one per core that we may use, if the memory allows."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """Return how many compilers run at once: one per usable core, if the memory allows."""
+    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
+    cores = len(usable(0)) if usable else os.cpu_count() or 1
     try:
         memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     except (ValueError, OSError):

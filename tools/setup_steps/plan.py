@@ -16,7 +16,7 @@ from .stamps import Step
 BUILD_TOOLS = ("pip", "setuptools", "wheel", "ninja", "packaging")
 TORCH = ("torch", "torchvision")
 
-# Imports what the tools import and uses one compiled op, so that a finished set-up is one that works.
+# Imports what the tools import and uses a compiled op: a finished set-up is one that works.
 SELF_CHECK = """
 import torch, mmdet, mmseg, mmpretrain, relpos_mm
 from mmcv.ops import nms

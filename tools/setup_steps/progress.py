@@ -21,7 +21,7 @@ def clock(seconds: float) -> str:
 
 
 def compile_progress(log: str, elapsed_s: float) -> str:
-    """Return files done, files in all and the time left, from ninja's ``[12/78]`` counters in ``log``."""
+    """Return files done, files in all and the time left, from ninja's ``[12/78]`` in ``log``."""
     counters = re.findall(r"^\s*\[(\d+)/(\d+)\] ", log, flags=re.MULTILINE)
     if not counters:
         return "preparing"
@@ -31,7 +31,7 @@ def compile_progress(log: str, elapsed_s: float) -> str:
 
 
 def pip_progress(usual: str) -> Callable[[str, float], str]:
-    """Return a progress function that shows what pip does now and how long it ``usual``-ly takes."""
+    """Return a progress function: what pip is doing, and how long the step takes as a rule."""
 
     def describe(log: str, elapsed_s: float) -> str:
         doing = re.findall(
@@ -48,6 +48,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.tty = sys.stdout.isatty()
+        self.end = "" if self.tty else "\n"
         self.shown_s = 0.0
 
     def update(self, describe: Callable[[], str], elapsed_s: float) -> None:
@@ -56,9 +57,7 @@ class Screen:
             return
         self.shown_s = elapsed_s
         line = f"      {clock(elapsed_s)}  {describe()}"
-        print(
-            f"\r\033[K{line[:110]}" if self.tty else line, end="" if self.tty else "\n", flush=True
-        )
+        print(f"\r\033[K{line[:110]}" if self.tty else line, end=self.end, flush=True)
 
     def close(self) -> None:
         """Remove the rewritten line."""

@@ -111,7 +111,8 @@ def diagnose(log: str) -> Remedy:
         if re.search(pattern, log, flags=re.MULTILINE):
             return remedy
     return Remedy(
-        "unknown: the end of the log says more", "run make again: finished steps are kept"
+        "unknown: the end of the log says more",
+        "run make again (finished steps are kept), or make clean for a new start",
     )
 
 

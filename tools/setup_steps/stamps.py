@@ -19,7 +19,7 @@ except ImportError:  # not a POSIX system: two set-ups at once are then the user
 
 
 class Step(NamedTuple):
-    """One step: ``inputs`` decide whether it must run again, ``intact`` whether its result is there."""
+    """One step; ``inputs`` say whether it must run again, ``intact`` whether its result exists."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ def write_stamps(path: Path, stamps: dict[str, str]) -> None:
 
 def first_to_run(steps: Sequence[Step], recorded: dict[str, str]) -> int:
     """Return the index of the first step that has to run; ``len(steps)`` when all is done."""
-    for index, (step, stamp) in enumerate(zip(steps, stamps_of(steps))):
+    for index, (step, stamp) in enumerate(zip(steps, stamps_of(steps), strict=True)):
         if recorded.get(step.name) != stamp or not step.intact():
             return index
     return len(steps)
@@ -70,7 +70,7 @@ def run_steps(steps: Sequence[Step], path: Path, say: Callable[[str], None]) -> 
         say(f"[{index + 1}/{len(steps)}] {steps[index].title}")
         steps[index].action()
         # Later stamps are dropped here: what follows was built on a result that has just changed.
-        done = {step.name: stamp for step, stamp in zip(steps[: index + 1], stamps)}
+        done = {step.name: stamp for step, stamp in zip(steps[: index + 1], stamps, strict=False)}
         write_stamps(path, done)
     return len(steps) - start
 

@@ -1,0 +1,52 @@
+"""What all tests share: one thread, no screen, no network, and where the files are."""
+
+import os
+
+# Before torch is imported anywhere, and for every process that a test starts.
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", MPLBACKEND="Agg")
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure() -> None:
+    """Use one thread per test process: pytest-xdist brings the parallelism."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network() -> Iterator[None]:
+    """Refuse connections to other machines, so that nothing can come to depend on a download."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else ""  # a string is a local socket
+        if host and host not in ("127.0.0.1", "::1", "localhost"):
+            raise OSError(f"tests may not use the network: connection to {host} refused")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    """Return the root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def golden_dir() -> Path:
+    """Return the folder of reference vectors; tests that need it skip where it is absent."""
+    path = ROOT.parent / "shared" / "golden"
+    if not path.is_dir():
+        pytest.skip(f"reference vectors are not part of the repository and not in {path}")
+    return path
