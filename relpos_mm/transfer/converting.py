@@ -76,7 +76,8 @@ def convert(
     named = [key for key, why in weights.dropped.items() if why != BUFFER] + heads + lost
     print_log(
         f"convert {weights.layout.name} -> {target}: {len(weights.backbone) - len(lost)} tensors; "
-        f"dropped {len(weights.dropped) + len(heads) + len(lost) - len(named)} index and mask buffers, "
+        f"dropped {len(weights.dropped) + len(heads) + len(lost) - len(named)} index and mask "
+        "buffers, "
         f"{len(named)} others{': ' if named else ''}{some(named, 8) if named else ''}",
         logger="current",
     )

@@ -1,0 +1,208 @@
+"""Brings a file's weights to the shapes of a built backbone, or says why that is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmengine.utils import to_2tuple
+from torch import Tensor
+
+from relpos_mm.encodings import PositionEncoding, position_modules
+from relpos_mm.transfer import permute
+from relpos_mm.transfer.encoding_names import encoding_of_key, encodings_of_keys, slug_of_types
+from relpos_mm.transfer.errors import TransferError
+from relpos_mm.transfer.layouts import RELPOS
+from relpos_mm.transfer.options import Options
+from relpos_mm.transfer.report import Outcome, Report
+from relpos_mm.transfer.source import Weights
+from relpos_mm.transfer.target import Target
+
+_ABSOLUTE = RELPOS.names["absolute"]
+_TABLE = "relative_position_bias_table"
+
+
+class Fit:
+    """One attempt to fill a backbone from a file.
+
+    Args:
+        weights: the file's content.
+        target: the config's backbone.
+        options: the user's choices.
+        stated: backbone config that the file states of itself; may be empty.
+        report: receives every tensor of both sides once; problems in it refuse the transfer.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        target: Target,
+        options: Options,
+        stated: Mapping[str, Any],
+        report: Report,
+    ) -> None:
+        self.weights, self.target, self.options = weights, target, options
+        self.stated, self.report = stated, report
+        self.state = dict(weights.backbone)
+        shapes = target.backbone.state_dict().items()
+        self.wanted = {key: tuple(value.shape) for key, value in shapes}
+        self.file_encodings = encodings_of_keys(self.state)
+        self._settled: set[str] = set()
+
+    def run(self) -> dict[str, Tensor]:
+        """Sort, resize and check; returns the state of the backbone, without prefix."""
+        self._put_away_norms()
+        self._put_away_stages()
+        self._compare_encodings()
+        self._unflatten()
+        for name, module in position_modules(self.target.backbone).items():
+            self._resize(f"{name}.", module)
+        for key in [key for key in self.state if key not in self.wanted]:
+            self._not_carried(key, "problem", "the config has no such block or layer (depths)")
+        for key, shape in self.wanted.items():
+            if key not in self._settled:
+                self._settle(key, shape)
+        reason = "unknown tensor inside the file's backbone, so this is another network"
+        self.report.add("problem", self.weights.unknown, reason)
+        for key, why in self.weights.dropped.items():
+            self.report.add("dropped", [key], why)
+        return self.state
+
+    def _model(self, key: str, outcome: Outcome, reason: str) -> None:
+        """Record the outcome of one of the model's tensors."""
+        self._settled.add(key)
+        self.report.add(outcome, [self.target.prefix + key], reason)
+
+    def _not_carried(self, key: str, outcome: Outcome, reason: str) -> None:
+        """Take a tensor of the file out of the transfer."""
+        del self.state[key]
+        origin = self.weights.origin[key]
+        if key in self.wanted and origin == self.target.prefix + key:
+            return  # both sides use this name: it is listed once, as the model's
+        self.report.add(outcome, [origin], reason)
+
+    def _put_away_norms(self) -> None:
+        from_classifier, to_classifier = self.weights.kind == "classifier", self.target.classifier
+        kept = from_classifier == to_classifier
+        kept |= from_classifier and self.options.keep_final_norm
+        for key in self.weights.stage_norms:
+            if not kept and from_classifier:
+                self._not_carried(key, "dropped", "a classifier's final norm (--keep-final-norm)")
+            elif not kept:
+                self._not_carried(key, "dropped", "output norm of a dense model")
+            elif key not in self.wanted:
+                self._not_carried(key, "dropped", "the config has no such output (out_indices)")
+        for key in self.wanted:
+            if RELPOS.templates["stage_norm"].match(key) and key not in self.state:
+                self._model(key, "new", "output norm, starts at weight 1 and bias 0")
+
+    def _put_away_stages(self) -> None:
+        built, all_stages = len(self.target.backbone.stages), len(self.target.backbone.num_features)
+        for key in list(self.state):
+            role, fields = RELPOS.role_of(key) or ("", {})
+            stage = int(fields.get("i", -1))
+            merge_behind = role.startswith("merge_") and stage == built - 1
+            if built < all_stages and (built <= stage < all_stages or merge_behind):
+                reason = "behind the last output of the config (out_indices)"
+                self._not_carried(key, "dropped", reason)
+
+    def _compare_encodings(self) -> None:
+        """Refuse other encodings than the file's, or carry out the permission to go on."""
+        model = encodings_of_keys(self.wanted)
+        differ = set(model) ^ set(self.file_encodings)
+        configured = {str(cfg["type"]) for cfg in self.target.backbone.position_cfg}
+        if "position" in self.stated:
+            # encodings without parameters show in the file's config only
+            differ |= {str(cfg["type"]) for cfg in self.stated["position"]} ^ configured
+        if not differ:
+            return
+        report, allowed = self.report, self.options.allow_encoding_mismatch
+        report.encoding_mismatch_allowed = allowed
+        why = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
+        for name in sorted(differ):
+            for key in self.file_encodings.get(name, []):
+                self._not_carried(key, "dropped" if allowed else "problem", why)
+            for key in model.get(name, []):
+                self._model(key, "new" if allowed else "problem", f"not in the file: {why}")
+            if name not in model and name not in self.file_encodings and not allowed:
+                report.add("problem", [f"position: {name} (has no tensors)"], why)
+
+    def _unflatten(self) -> None:
+        """Give a flat absolute embedding its grid: from the options, the file's config, or ours."""
+        table = self.state.get(_ABSOLUTE)
+        if table is None or _ABSOLUTE not in self.wanted:
+            return
+        grid, skip = self.options.grid, self.options.prefix_tokens
+        if table.ndim == 4 and grid not in (None, tuple(table.shape[2:])):
+            reason = f"--grid {grid} contradicts the shape {tuple(table.shape)} in the file"
+            self._fail(_ABSOLUTE, reason)
+            return
+        if grid is None and "pretrain_img_size" in self.stated:
+            height, width = to_2tuple(self.stated["pretrain_img_size"])
+            patch = self.stated.get("patch_size", 4)
+            grid = (-(-height // patch), -(-width // patch))
+        own = self.wanted[_ABSOLUTE][2:]
+        try:
+            self.state[_ABSOLUTE] = permute.absolute_to_map(table, grid or own, skip)
+        except TransferError as error:
+            source = "given" if grid else "the config's (pretrain_img_size)"
+            self._fail(_ABSOLUTE, f"{error} The grid tried is {source}.")
+
+    def _resize(self, prefix: str, module: PositionEncoding) -> None:
+        """Let an encoding bring its own entries to its own shapes."""
+        try:
+            records = module.transfer(
+                self.state, prefix, mode=self.options.mode, source=self._facts(prefix)
+            )
+        except ValueError as error:
+            key, _, reason = str(error).partition(": ")
+            self._fail(key, reason)
+            return
+        for record in records:
+            shapes = f"{record.old_shape} -> {record.new_shape}"
+            self._model(record.key, "resized", f"{shapes}, {record.how}")
+
+    def _facts(self, prefix: str) -> dict[str, tuple[int, int]]:
+        """What is known of the file's window beyond the shape of this table."""
+        stated = self.stated.get("window_size")
+        window = self.options.window or (None if stated is None else to_2tuple(stated))
+        table = self.state.get(prefix + _TABLE)
+        if window is None or table is None:
+            return {}
+        fits = table.shape[0] == (2 * window[0] - 1) * (2 * window[1] - 1)
+        # stages of a classifier whose map is smaller than the window have smaller tables
+        return {"window_size": window} if fits else {}
+
+    def _fail(self, key: str, reason: str) -> None:
+        self.state.pop(key, None)
+        self._model(key, "problem", reason)
+
+    def _settle(self, key: str, shape: tuple[int, ...]) -> None:
+        """Record what became of a model's tensor that nothing else has settled."""
+        value = self.state.get(key)
+        if value is None:
+            siblings = encoding_of_key(key) in self.file_encodings
+            where = "other blocks of the file have it" if siblings else "see depths and qkv_bias"
+            self._model(key, "problem", f"missing in the file ({where})")
+        elif tuple(value.shape) != shape:
+            shapes = f"{tuple(value.shape)} in the file, {shape} in the config"
+            self._fail(key, f"{shapes}; set {_config_field(key, tuple(value.shape), shape)}")
+        else:
+            self._model(key, "loaded", f"from the {self.weights.layout.name} file")
+
+
+def _config_field(key: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """The backbone's config field that decides a shape."""
+    role = (RELPOS.role_of(key) or ("", {}))[0]
+    differ = [axis for axis, size in enumerate(found) if wanted[axis : axis + 1] != (size,)]
+    if role == "patch" and 0 not in differ:
+        return "in_channels" if differ == [1] else "patch_size"
+    if (role, differ) in (("fc1", [0]), ("fc2", [1])):
+        return "mlp_ratio"
+    return "embed_dims"
+
+
+def encoding_slug(weights: Weights, stated: Mapping[str, Any]) -> str:
+    """Slug of a file's encoding: of its tensors, and of the encodings it states that have none."""
+    types = set(encodings_of_keys(weights.backbone))
+    return slug_of_types(types | {str(cfg["type"]) for cfg in stated.get("position", [])})

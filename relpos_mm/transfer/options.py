@@ -1,0 +1,36 @@
+"""What a user may decide about a transfer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relpos_mm.encodings.resize import ResizeMode
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices of one transfer; the defaults refuse whatever is doubtful.
+
+    Attributes:
+        mode: ``scale`` interpolates tables, ``extend`` keeps their offsets and repeats the edge.
+        grid: (H, W) of the file's absolute embedding, where it is stored flat.
+        window: (H, W) of the file's windows, needed where they are not square.
+        prefix_tokens: rows of class or register tokens before a flat absolute embedding.
+        prefix: prefix of the backbone, where the file has several.
+        ema: take averaged weights.
+        take_backbone: take the backbone out of a finished detector or segmentor.
+        allow_encoding_mismatch: go on with another encoding than the file's.
+        keep_final_norm: start a dense model's last output norm from a classifier's final norm.
+        keep_head: carry a classifier's head to a classifier.
+    """
+
+    mode: ResizeMode = "scale"
+    grid: tuple[int, int] | None = None
+    window: tuple[int, int] | None = None
+    prefix_tokens: int = 0
+    prefix: str | None = None
+    ema: bool = False
+    take_backbone: bool = False
+    allow_encoding_mismatch: bool = False
+    keep_final_norm: bool = False
+    keep_head: bool = False

@@ -1,0 +1,168 @@
+"""One transfer from file to file: read, fit, check, write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from relpos_mm.encodings import position_slug
+from relpos_mm.transfer.converting import convert
+from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
+from relpos_mm.transfer.errors import TransferError
+from relpos_mm.transfer.files import read_checkpoint, sha256_of, write_checkpoint
+from relpos_mm.transfer.fit import Fit, encoding_slug
+from relpos_mm.transfer.meta import backbone_config
+from relpos_mm.transfer.options import Options
+from relpos_mm.transfer.report import Report
+from relpos_mm.transfer.source import Weights, read_weights
+from relpos_mm.transfer.target import Target, load_target
+
+
+class Refused(TransferError):
+    """A transfer with problems; ``report`` tells all of them."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        super().__init__(
+            f"{report.source} does not fit {report.config}: {len(report.of('problem'))} problems, "
+            f"nothing written\n{report.problems()}{_remedy(report)}"
+        )
+
+
+def transfer_file(
+    source: str | Path,
+    out: str | Path | None,
+    config: str | Path,
+    options: Options | None = None,
+) -> Report:
+    """Bring the weights of ``source`` into the model of ``config`` and write them to ``out``.
+
+    The output is ``{"state_dict": plain tensors, "meta": {"transfer": plain values}}``, for
+    ``load_from`` of that config.
+
+    Args:
+        source: .pth or .safetensors file in any known layout.
+        out: file to write; None writes nothing (dry run).
+        config: config whose ``model.backbone`` is RelPosSwin.
+        options: choices; the defaults refuse what is doubtful.
+
+    Raises:
+        TransferError: the file or the config cannot be used.
+        Refused: they do not fit; carries the report.
+    """
+    options = options or Options()
+    target = load_target(config)
+    checkpoint = read_checkpoint(source)
+    report, state = fit_checkpoint(checkpoint, target, options, str(source))
+    report.sha256 = sha256_of(Path(source))
+    if report.of("problem"):
+        raise Refused(report)
+    if out is not None:
+        write_checkpoint(out, {"state_dict": state, "meta": {"transfer": report.facts()}})
+    return report
+
+
+def fit_checkpoint(
+    checkpoint: Any, target: Target, options: Options, source: str
+) -> tuple[Report, dict[str, Tensor]]:
+    """Fit what a file holds into a target; returns the report and the state of the whole model.
+
+    Raises:
+        TransferError: no usable backbone in the file, or a finished dense model that was not
+            asked for.
+    """
+    try:
+        weights = read_weights(unwrap(checkpoint, ema=options.ema), prefix=options.prefix)
+    except TransferError as error:
+        raise TransferError(f"{source}: {error}") from error
+    _check_kind(weights, options, source)
+    stated = backbone_config(checkpoint)
+    report = Report(
+        source=source,
+        sha256="",
+        layout=weights.layout.name,
+        kind=weights.kind,
+        file_encoding=encoding_slug(weights, stated),
+        config=target.name,
+        config_encoding=position_slug(target.backbone.position_cfg),
+        model_tensors=len(target.backbone.state_dict()),
+        mode=options.mode,
+    )
+    fitted = Fit(weights, target, options, stated, report).run()
+    state = {target.prefix + key: value.clone() for key, value in fitted.items()}
+    state.update(_head(weights, target, options, report))
+    if not options.ema:
+        other = [name for name in EMA_CONTAINERS if name in checkpoint]
+        report.add("dropped", other, "a second set of weights, averaged or raw (--ema)")
+    if not report.of("loaded", "resized"):
+        report.add("problem", ["backbone"], "no tensor of the file fits the config's backbone")
+    return report, state
+
+
+def _check_kind(weights: Weights, options: Options, source: str) -> None:
+    if weights.kind in ("detector", "segmentor") and not options.take_backbone:
+        raise TransferError(
+            f"{source}: a finished {weights.kind} (it has {', '.join(sorted(weights.parts))}), "
+            "where a "
+            "classifier or bare backbone is meant. To test it or go on training it, give it to "
+            "the tools "
+            "of its own config; to start another model from its backbone, add --take-backbone"
+        )
+
+
+def _head(weights: Weights, target: Target, options: Options, report: Report) -> dict[str, Tensor]:
+    """The classifier's head where it is asked for; else recorded as not carried."""
+    origins = {key: weights.origin[key] for key in weights.head}
+    if not options.keep_head:
+        report.add("dropped", origins.values(), "the classifier's head (--keep-head)")
+        return {}
+    shape = (target.num_classes, target.backbone.num_features[-1])
+    weight = weights.head.get("head.fc.weight")
+    if target.num_classes is None or weight is None:
+        side = "config" if target.num_classes is None else "file"
+        report.add("problem", ["head.fc.weight"], f"--keep-head, but the {side} is no classifier")
+    elif tuple(weight.shape) != shape:
+        found = tuple(weight.shape)
+        reason = f"{found} in the file, {shape} in the config; set model.head.num_classes"
+        report.add("problem", ["head.fc.weight"], reason)
+    else:
+        report.add("loaded", weights.head, f"head of the {weights.layout.name} file")
+        report.head_carried = True
+        report.model_tensors += len(weights.head)
+        return {key: value.clone() for key, value in weights.head.items()}
+    return {}
+
+
+def _remedy(report: Report) -> str:
+    if report.position_transferred or report.encoding_mismatch_allowed:
+        return ""
+    return (
+        f"\nThe position encodings differ: file {report.file_encoding}, config "
+        f"{report.config_encoding}. Take the config of the file's encoding or a file of the "
+        "config's; "
+        "--allow-encoding-mismatch starts the missing ones anew and records it."
+    )
+
+
+def export_file(source: str | Path, out: str | Path | None, layout: str, options: Options) -> str:
+    """Write the backbone of ``source`` in another layout; returns one line about it.
+
+    Raises:
+        TransferError: the file cannot be used, or the layout has no place for its encoding.
+    """
+    checkpoint = read_checkpoint(source)
+    state = convert(
+        unwrap(checkpoint, ema=options.ema),
+        target=layout,
+        grid=options.grid,
+        prefix_tokens=options.prefix_tokens,
+        prefix=options.prefix,
+    )
+    facts = {"source": str(source), "sha256": sha256_of(Path(source)), "layout": layout}
+    plain = {key: value.clone() for key, value in state.items()}
+    if out is not None:
+        container = "model" if layout == "official" else "state_dict"  # where its loaders look
+        write_checkpoint(out, {container: plain, "meta": {"transfer": facts}})
+    return f"{len(state)} tensors in the layout {layout}"
