@@ -121,6 +121,7 @@ def test_upernet_recipe() -> None:
 def test_cls_recipe() -> None:
     config = load("cls_swin_t_relonly")
     assert config.auto_scale_lr.base_batch_size == 1024
+    assert config.train_dataloader.drop_last
     assert config.optim_wrapper.optimizer.lr == 1e-3
     assert config.optim_wrapper.optimizer.weight_decay == 0.05
     assert config.optim_wrapper.clip_grad.max_norm == 5.0

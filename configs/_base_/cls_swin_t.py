@@ -15,7 +15,8 @@ model = dict(
         small_map="shrink",
     )
 )
-train_dataloader = dict(batch_size=128)  # 8 GPUs x 128, where mmpretrain runs 16 x 64
+# 8 GPUs x 128, where mmpretrain runs 16 x 64; the release drops an incomplete last batch.
+train_dataloader = dict(batch_size=128, drop_last=True)
 
 optim_wrapper = dict(
     constructor="PositionOptimConstructor",  # position parameters: as each encoding declares
