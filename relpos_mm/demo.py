@@ -1,0 +1,183 @@
+"""The demo: one classifier, one dense model that starts from it and one that does not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from relpos_mm.engine.errors import UserError
+from relpos_mm.pictures import contact_sheet
+from relpos_mm.readme import read_result
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class DenseTask:
+    """What differs between the two dense tasks of the demo."""
+
+    config: str
+    title: str
+    metrics: tuple[str, ...]
+
+
+DENSE = {
+    "detection": DenseTask("cascade", "Cascade Mask R-CNN", ("box_ap", "mask_ap")),
+    "segmentation": DenseTask("upernet", "UperNet", ("miou_pct",)),
+}
+
+
+class Demo:
+    """Runs the tools in order and shows their results.
+
+    Args:
+        task: A key of :data:`DENSE`.
+        variant: Slug of the position encoding, part of the config names.
+        work_dir: Where all runs, logs and pictures go.
+        seed: Seed of every training.
+        parallel: Train from scratch beside the chain of pre-training, one thread each.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        variant: str,
+        work_dir: str | Path,
+        seed: int = 0,
+        parallel: bool = True,
+    ) -> None:
+        self.dense = DENSE[task]
+        self.variant = variant
+        self.work_dir = Path(work_dir).resolve()
+        self.seed = seed
+        self.parallel = parallel
+        self.console = Console(highlight=False, soft_wrap=True)
+        self._running: list[subprocess.Popen[str]] = []
+        self._stopped = False
+
+    def run(self) -> None:
+        """Do everything; about ten minutes on two idle cores.
+
+        Raises:
+            UserError: A step failed; the message names the step and its log.
+        """
+        started = time.monotonic()
+        self._tool("data", "data.py", "make-mini")
+        chains: list[Callable[[], None]] = [self._pretrained, self._scratch]
+        if self.parallel and (os.cpu_count() or 1) > 1:
+            with ThreadPoolExecutor(len(chains)) as pool:
+                for done in as_completed([pool.submit(chain) for chain in chains]):
+                    if error := done.exception():
+                        self._stop()
+                        raise error
+        else:
+            for chain in chains:
+                chain()
+        pictures = self._draw()
+        self._report(pictures, time.monotonic() - started)
+
+    def _stop(self) -> None:
+        """End what still runs: without its counterpart the comparison is void."""
+        self._stopped = True
+        for process in self._running:
+            process.terminate()
+
+    def _config(self, family: str) -> str:
+        return f"configs/mini/{family}_swin_t_{self.variant}.py"
+
+    def _pretrained(self) -> None:
+        classifier = self.work_dir / "classifier"
+        weights = self.work_dir / f"classifier_to_{self.dense.config}.pth"
+        dense = self._config(self.dense.config)
+        self._train("classifier", self._config("cls"), classifier)
+        source = _last_checkpoint(classifier)
+        self._tool("transfer", "transfer.py", source, weights, "--config", dense)
+        run_dir = self.work_dir / self.dense.config
+        self._train(self.dense.config, dense, run_dir, f"load_from={weights}")
+
+    def _scratch(self) -> None:
+        run_dir = self.work_dir / f"{self.dense.config}_scratch"
+        self._train(run_dir.name, self._config(self.dense.config), run_dir)
+
+    def _train(self, step: str, config: str, work_dir: Path, *options: str) -> None:
+        options = (f"randomness.seed={self.seed}", *options)
+        self._tool(step, "train.py", config, "--work-dir", work_dir, "--cfg-options", *options)
+
+    def _draw(self) -> Path:
+        """Test the pre-trained model once more, drawing prediction beside truth."""
+        run_dir = self.work_dir / self.dense.config
+        config, shown = self._config(self.dense.config), self.work_dir / "pictures"
+        arguments = (config, _last_checkpoint(run_dir), "--work-dir", run_dir / "test")
+        self._tool("draw", "test.py", *arguments, "--show-dir", shown)
+        sheet = self.work_dir / f"{self.dense.config}.png"
+        contact_sheet(sorted(shown.rglob("*.png"))[:6], sheet, columns=2)
+        return sheet
+
+    def _tool(self, step: str, script: str, *arguments: str | Path) -> None:
+        """Run one of the tools, its output in ``logs/`` and its progress on the screen."""
+        if self._stopped:
+            raise UserError(f"step '{step}' was not started, another one failed")
+        command = [sys.executable, str(Path("tools") / script), *map(str, arguments)]
+        self.console.print(f"[bold]{step}[/bold]: {shlex.join(['python', *command[1:]])}")
+        log = self.work_dir / "logs" / f"{step}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        threads = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        with (
+            log.open("w") as file,
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **threads},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as process,
+        ):
+            self._running.append(process)
+            assert process.stdout is not None
+            for line in process.stdout:
+                file.write(line)
+                if shown := _progress(line):
+                    self.console.print(f"  {step}: {shown}", markup=False)
+        if process.returncode:
+            tail = "".join(log.read_text().splitlines(keepends=True)[-20:])
+            raise UserError(f"step '{step}' failed, its log is {log} and ends with\n{tail}")
+
+    def runs(self) -> dict[str, Path]:
+        """The run directories of the three trainings, in the order of the report."""
+        names = ("classifier", self.dense.config, f"{self.dense.config}_scratch")
+        return {name: self.work_dir / name for name in names}
+
+    def _report(self, sheet: Path, seconds: float) -> None:
+        table = Table("run", "metric", "value", title=f"{self.dense.title}, {self.variant}")
+        for name, run_dir in self.runs().items():
+            found = read_result(run_dir)["metrics"]
+            for metric in ("top1_pct",) if name == "classifier" else self.dense.metrics:
+                table.add_row(name, metric, f"{found[metric]:.3f}")
+        self.console.print(table)
+        self.console.print(f"finished in {seconds / 60:.1f} min; everything is in {self.work_dir}")
+        self.console.print(f"prediction beside truth: {sheet}")
+
+
+def _last_checkpoint(run_dir: Path) -> Path:
+    note = run_dir / "last_checkpoint"
+    if not note.is_file():
+        raise UserError(f"{note} is missing: the run saved no checkpoint")
+    return Path(note.read_text().strip())
+
+
+def _progress(line: str) -> str | None:
+    """The part of a log line that a person watching wants to see, or None."""
+    found = re.search(r"(Epoch|Iter)\((train|val|test)\).*", line)
+    return re.sub(r"\s+", " ", found[0]) if found else None

@@ -1,0 +1,105 @@
+"""The measured numbers of the README, kept as records of runs and rendered from them alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from relpos_mm.engine.errors import UserError
+
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+# What a reader needs to judge a number or to measure it again.
+_KEPT = (
+    "task",
+    "variant",
+    "seed",
+    "metrics",
+    "protocol",
+    "cost",
+    "config",
+    "config_sha256",
+    "data_sha256",
+    "versions",
+)
+_SHOWN = {
+    "top1_pct": "top-1 {:.1f} %",
+    "box_ap": "box AP {:.3f}",
+    "mask_ap": "mask AP {:.3f}",
+    "miou_pct": "mIoU {:.1f} %",
+}
+
+
+def read_result(run_dir: str | Path) -> dict[str, Any]:
+    """Return the ``result.json`` of a run.
+
+    Raises:
+        UserError: The run did not end with a result.
+    """
+    path = Path(run_dir) / "result.json"
+    if not path.is_file():
+        raise UserError(f"{path} is missing: the run did not reach its evaluation")
+    return json.loads(path.read_text())
+
+
+def record_demo(runs: Mapping[str, Path], task: str, out_dir: str | Path) -> Path:
+    """Keep what the demo's runs found as ``OUT_DIR/TASK.json``, without paths of this machine."""
+    record = {}
+    for name, run_dir in runs.items():
+        result = read_result(run_dir)
+        record[name] = {key: result[key] for key in _KEPT}
+    path = Path(out_dir) / f"{task}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def render_results(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the README's table of the demo's results: ``{task: {run: result}}`` as Markdown."""
+    lines = [
+        "Generated from `docs/results/` by `python tools/update_readme.py`. These numbers say that",
+        "the machinery works on the embedded pictures; they say nothing about COCO.",
+        "",
+        "| demo | run | encoding | result | protocol | seed | minutes |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for task, runs in records.items():
+        for name, run in runs.items():
+            shown = [
+                text.format(run["metrics"][metric])
+                for metric, text in _SHOWN.items()
+                if run["metrics"].get(metric) is not None
+            ]
+            cells = (
+                task,
+                name.replace("_", " "),
+                run["variant"],
+                ", ".join(shown),
+                run["protocol"]["name"],
+                run["seed"],
+                f"{run['cost']['wall_s'] / 60:.1f}",
+            )
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    first = next(iter(next(iter(records.values())).values()))
+    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+    lines += ["", f"Data {first['data_sha256'][:12]}; {first['cost']['device']}; {versions}."]
+    return "\n".join(lines)
+
+
+def update_readme(readme: str, records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the README's text with the block between the markers rendered anew.
+
+    Raises:
+        UserError: The markers are missing.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"README.md: the markers {BEGIN} and {END} are missing; put them back")
+    return f"{before}{begin}\n{render_results(records)}\n{end}{after}"
+
+
+def load_records(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Return ``{task: {run: result}}`` of all records in a folder, by name."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))}

@@ -1,0 +1,78 @@
+"""The README shows recorded results, and nothing but them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relpos_mm.engine.errors import UserError
+from relpos_mm.pictures import contact_sheet
+from relpos_mm.readme import load_records, record_demo, render_results, update_readme
+
+RESULT = {
+    "phase": "train",
+    "task": "detection",
+    "variant": "relonly",
+    "seed": 3,
+    "metrics": {"box_ap": 0.5125, "mask_ap": None, "miou_pct": 41.26},
+    "protocol": {"name": "some-protocol"},
+    "cost": {"wall_s": 90.0, "device": "cpu"},
+    "config": "configs/some.py",
+    "config_sha256": "c" * 64,
+    "data_sha256": "d" * 64,
+    "versions": {"torch": "2.0"},
+    "checkpoint": "/home/someone/iter_1.pth",
+}
+
+
+def test_readme_equals_its_records(repo_root: Path) -> None:
+    readme = (repo_root / "README.md").read_text()
+    assert update_readme(readme, load_records(repo_root / "docs" / "results")) == readme, (
+        "run: python tools/update_readme.py"
+    )
+
+
+def test_record_keeps_the_numbers_and_no_path_of_the_machine(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "result.json").write_text(json.dumps(RESULT))
+    path = record_demo({"cascade": run_dir}, "detection", tmp_path / "results")
+    assert "/home/someone" not in path.read_text()
+    assert load_records(tmp_path / "results")["detection"]["cascade"]["metrics"]["box_ap"] == 0.5125
+
+
+def test_missing_result_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"result\.json is missing"):
+        record_demo({"cascade": tmp_path}, "detection", tmp_path)
+
+
+def test_table_shows_measured_metrics_with_protocol_and_leaves_out_missing_ones() -> None:
+    row = render_results({"detection": {"cascade_scratch": RESULT}}).splitlines()[5]
+    assert row == (
+        "| detection | cascade scratch | relonly | box AP 0.512, mIoU 41.3 % | some-protocol | 3 "
+        "| 1.5 |"
+    )
+
+
+def test_readme_without_markers_is_refused() -> None:
+    with pytest.raises(UserError, match="markers"):
+        update_readme("# no markers", {"detection": {"cascade": RESULT}})
+
+
+def test_contact_sheet_lays_pictures_out_in_rows(tmp_path: Path) -> None:
+    from PIL import Image
+
+    paths = []
+    for i, colour in enumerate(("red", "lime", "blue")):
+        paths.append(tmp_path / f"{i}.png")
+        Image.new("RGB", (10, 20), colour).save(paths[-1])
+    contact_sheet(paths, tmp_path / "sheet.png", columns=2, width_px=10, gap_px=2)
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size == (22, 42)
+        assert sheet.getpixel((15, 5)) == (0, 255, 0)
+        assert sheet.getpixel((5, 30)) == (0, 0, 255)
+        assert sheet.getpixel((15, 30)) == (255, 255, 255)
+    with pytest.raises(ValueError, match="no pictures"):
+        contact_sheet([], tmp_path / "none.png", columns=2)

@@ -1,0 +1,33 @@
+"""Render README.md's results from docs/results/, where tools/demo.py --record keeps them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from relpos_mm.engine.errors import UserError
+from relpos_mm.readme import load_records, update_readme
+
+
+def main() -> int:
+    root = Path(__file__).resolve().parents[1]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
+    args = parser.parse_args()
+    readme = root / "README.md"
+    old = readme.read_text()
+    try:
+        new = update_readme(old, load_records(root / "docs" / "results"))
+    except UserError as error:
+        print(f"update_readme: {error}", file=sys.stderr)
+        return 2
+    if args.check:
+        print("README.md is up to date" if new == old else "README.md is out of date")
+        return int(new != old)
+    readme.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
