@@ -1,52 +1,33 @@
-"""Reading checkpoints safely, and telling what a file can be used for before a run is built."""
+"""Telling what a checkpoint can be used for before a run is built."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from mmengine.logging import HistoryBuffer, print_log
+from mmengine.logging import print_log
+
+from relpos_mm.transfer import files
+from relpos_mm.transfer.errors import TransferError
 
 from .errors import UserError
 
-# What mmengine's own files hold besides tensors. Everything else that a pickle could run stays out.
-_SAFE = [
-    HistoryBuffer,
-    np.ndarray,
-    np.dtype,
-    np._core.multiarray._reconstruct,  # type: ignore[attr-defined]
-    np._core.multiarray.scalar,  # type: ignore[attr-defined]
-    *{type(np.dtype(kind)) for kind in (bool, np.int32, np.int64, np.uint32, np.float32, float)},
-]
 _TRAINING_STATE = ("meta", "optimizer", "message_hub")
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Return the content of a checkpoint without running any code from it.
 
-    Tensors are mapped from the file, so asking for keys and shapes costs next to nothing.
-
     Raises:
         UserError: The file is missing, damaged, or a pickle of more than plain data.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise UserError(f"Checkpoint not found: {path}")
     try:
-        with torch.serialization.safe_globals(_SAFE):
-            zipped = torch.serialization._is_zipfile(path.open("rb"))
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
-    except Exception as error:  # torch raises five kinds, none of them for damaged files alone
-        reason = str(error).strip().splitlines()[0][:200]
-        raise UserError(
-            f"Checkpoint cannot be read: {path} ({reason}). It is either cut or holds code as well "
-            "as weights. Take another copy, or convert it with tools/transfer.py."
-        ) from None
+        content = files.read_checkpoint(path)
+    except TransferError as error:
+        raise UserError(str(error)) from None
     if not isinstance(content, dict):
-        raise UserError(f"Checkpoint holds a {type(content).__name__}, no state dict: {path}")
+        raise UserError(f"{path}: holds a {type(content).__name__}, not a state dict")
     return content
 
 
@@ -98,7 +79,7 @@ def latest_resumable(work_dir: str | Path) -> Path | None:
         try:
             require_training_state(path)
         except UserError as error:
-            print_log(f"resume: {error} Trying the one before.", "current", logging.WARNING)
+            print_log(f"warning: {error}. Trying the checkpoint before it.")
         else:
             return path
     if candidates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ class NonFiniteLossHook(Hook):
         )
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
-        state = checkpoint["state_dict"]
+        state, iteration = checkpoint["state_dict"], checkpoint["meta"]["iter"]
         bad = [
             name
             for name, tensor in state.items()
@@ -68,7 +69,7 @@ class NonFiniteLossHook(Hook):
         ]
         if bad:
             raise UserError(
-                f"Weights are not finite after iteration {runner.iter + 1}: {len(bad)} of "
+                f"Weights are not finite after iteration {iteration}: {len(bad)} of "
                 f"{len(state)} tensors, first {bad[0]}. Nothing was saved; "
                 f"{_last_checkpoint(runner)}."
             )
@@ -87,8 +88,11 @@ def _learning_rate(runner: Runner) -> float:
 
 
 def _last_checkpoint(runner: Runner) -> str:
-    path = runner.message_hub.runtime_info.get("last_ckpt")
-    return f"the last good checkpoint is {path}" if path else "no checkpoint was saved before it"
+    # This note is written after a save has succeeded; the message hub's entry before.
+    note = Path(runner.work_dir) / "last_checkpoint"
+    if not note.is_file():
+        return "no checkpoint was saved before it"
+    return f"the last good checkpoint is {note.read_text().strip()}"
 
 
 def _pictures(batch: Any, limit: int = 8) -> str:

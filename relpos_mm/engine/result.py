@@ -17,6 +17,8 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
+from relpos_mm.data import data_hash
+
 from .facts import bare_model, encoding_fact, parameter_fact, uses_tta
 from .metric_names import paper_name
 from .saving import write_atomically
@@ -87,8 +89,6 @@ class ResultHook(Hook):
         self._write(runner, record)
 
     def _record(self, runner: Runner, phase: str, metrics: dict[str, Any]) -> dict[str, Any]:
-        from relpos_mm.data import data_hash
-
         model = bare_model(runner.model)
         cfg = runner.cfg
         counts = parameter_fact(model)
