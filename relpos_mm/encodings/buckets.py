@@ -16,8 +16,17 @@ def table_rows(window_size: Size) -> int:
 
 
 def axis_offsets(num_queries: int, num_keys: int, device: torch.device | str) -> Tensor:
-    """Offsets ``(num_queries, num_keys)`` along one axis, query minus key, int64."""
-    queries = torch.arange(num_queries, device=device)
+    """Offsets ``(num_queries, num_keys)`` along one axis, query minus key in key units, int64.
+
+    Raises:
+        ValueError: Queries are pooled by a factor that is no whole number, so an offset is none.
+    """
+    if num_keys % num_queries:
+        raise ValueError(
+            f"{num_queries} queries over {num_keys} keys along an axis: a table of whole offsets "
+            "needs as many keys as queries or a whole multiple of them"
+        )
+    queries = torch.arange(num_queries, device=device) * (num_keys // num_queries)
     return queries[:, None] - torch.arange(num_keys, device=device)[None, :]
 
 
@@ -29,7 +38,8 @@ def product_index(
 
     This is the index of the public Swin code (paper section 3.2: offsets along each axis lie in
     ``[-M + 1, M - 1]``). A grid smaller than the window reads the central part of the table, so a
-    row keeps its offset whatever the size of the map.
+    row keeps its offset whatever the size of the map. Pooled queries stand where
+    :meth:`Grid.coords` puts them.
 
     Args:
         query_size: Query grid ``(H, W)``, at most the window.

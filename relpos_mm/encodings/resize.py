@@ -24,8 +24,7 @@ def resize_bicubic(grid: Tensor, size: Size) -> Tensor:
         return grid
     # bfloat16 has no bicubic kernel everywhere, and 8 bits of mantissa would move the grid.
     wide = grid if grid.dtype == torch.float64 else grid.float()
-    with torch.autocast(grid.device.type, enabled=False):
-        return F.interpolate(wide, size=tuple(size), mode="bicubic").to(grid.dtype)
+    return F.interpolate(wide, size=tuple(size), mode="bicubic").to(grid.dtype)
 
 
 def resize_absolute(absolute_pos_embed: Tensor, size: Size) -> Tensor:

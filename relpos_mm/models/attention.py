@@ -37,7 +37,7 @@ def attend(
         grid: Where the tokens stand.
         scale: Factor of the content logits; ``d ** -0.5`` by default.
         mask: bool (True = may attend) or additive float, broadcastable to ``(B, h, Nq, Nk)``, or
-            with a first dimension that divides B: one mask per window of an image-major batch.
+            4-D with a first dimension that divides B: one mask per window of an image-major batch.
         key_padding_mask: ``(B, Nk)`` bool, True = hidden, as in ``nn.MultiheadAttention``.
         impl: ``eager`` builds the attention matrix, ``fused`` uses
             ``scaled_dot_product_attention``, ``auto`` takes the fused form on CUDA where every
@@ -50,7 +50,8 @@ def attend(
         ValueError: Token counts do not fit the grid, or ``fused`` is asked for an encoding that
             needs the attention matrix.
 
-    A query whose keys are all hidden attends to all of them equally instead of becoming NaN.
+    A query whose keys are all hidden attends to all of them equally instead of becoming NaN; its
+    output carries no information, so keep it out of the loss.
     """
     out = dot_product_attention(
         q,
@@ -101,7 +102,8 @@ def dot_product_attention(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
 
     factors, bias = _position_logits(q, k, encodings, grid, scale)
-    bias = _masked(bias, _combined_mask(mask, key_padding_mask, q.shape[0]), q)
+    wide = q.dtype if impl == "fused" else torch.promote_types(q.dtype, torch.float32)
+    bias = _masked(bias, _combined_mask(mask, key_padding_mask, q.shape[0]), wide)
     q, k = _rotated(q, k, encodings, grid)
     if impl == "fused":
         return _fused(q, k, v, factors, bias, scale)
@@ -171,19 +173,21 @@ def _combined_mask(
     return mask.masked_fill(~visible, torch.finfo(mask.dtype).min)
 
 
-def _masked(bias: Tensor | None, mask: Tensor | None, q: Tensor) -> Tensor | None:
-    """Additive logits of bias and mask together.
+def _masked(bias: Tensor | None, mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Additive logits of bias and mask together, for logits of ``dtype``.
 
     Hidden pairs get the smallest finite number, so their weight is exactly 0 in every dtype
     (the published -100 is not), and a row without any visible key stays finite.
     """
     if mask is None:
         return bias
+    lowest = torch.finfo(dtype).min
     if mask.dtype != torch.bool:
-        return mask if bias is None else bias + mask
+        total = mask if bias is None else bias + mask
+        return total.to(torch.promote_types(total.dtype, dtype)).clamp(min=lowest)
     if bias is None:
-        bias = q.new_zeros(())
-    return torch.where(mask, bias, torch.finfo(q.dtype).min)
+        bias = torch.zeros((), dtype=dtype, device=mask.device)
+    return torch.where(mask, bias.to(dtype), lowest)
 
 
 def _content_logits(q: Tensor, k: Tensor, scale: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from relpos_mm.encodings.grid import Grid, Size
 from relpos_mm.registry import build_positions, site_of
 
+from .renamed_arguments import refuse_unknown
 from .swin_layers import SwinStage
 from .window_attention import SmallMap, window_geometry
 
@@ -50,8 +52,10 @@ class RelPosSwin(BaseModule):
         patch_size: Side of a patch in pixels.
         qkv_bias: Whether q, k and v have a bias.
         init_cfg: See ``mmengine.model.BaseModule``.
+        **unknown: Refused, each with the name that it has here.
 
     Raises:
+        TypeError: An argument that does not exist here, such as another code base's name.
         ValueError: Arguments that contradict each other, or an encoding that does not exist.
     """
 
@@ -74,7 +78,9 @@ class RelPosSwin(BaseModule):
         patch_size: int = 4,
         qkv_bias: bool = True,
         init_cfg: Mapping[str, Any] | None = None,
+        **unknown: Any,
     ) -> None:
+        refuse_unknown("RelPosSwin", unknown, set(signature(RelPosSwin).parameters) - {"unknown"})
         super().__init__(init_cfg=init_cfg)
         window = to_2tuple(window_size)
         img_size = to_2tuple(pretrain_img_size)

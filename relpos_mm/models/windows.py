@@ -95,8 +95,9 @@ def window_plan(
     size: Size, window: Size, shift: Size, mask_padding: bool, device: torch.device
 ) -> WindowPlan:
     """Build the plan of a map size once; the cache is bounded and keyed by every argument."""
-    # A cached tensor made in inference mode could never enter autograd later.
-    with torch.inference_mode(False):
+    # A cached tensor made in inference mode could never enter autograd later, and one made under
+    # another default device would be wrong for every later call.
+    with torch.inference_mode(False), torch.device("cpu"):
         index = window_index(size, window, shift)
         num_tokens = size[0] * size[1]
         real = index < num_tokens
