@@ -1,0 +1,52 @@
+"""The grid that an attention call works on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relpos_mm.encodings import Grid
+
+
+def test_token_counts_include_the_prefix() -> None:
+    grid = Grid((2, 3), k=(4, 6), prefix=1)
+    assert (grid.num_queries, grid.num_keys) == (7, 25)
+    assert Grid((2, 3)).k == (2, 3)
+
+
+def test_coordinates_are_row_major_and_offsets_are_query_minus_key() -> None:
+    grid = Grid((2, 3))
+    assert grid.coords().tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    offsets = grid.offsets()
+    assert offsets[5, 1].tolist() == [1, 1]
+    assert torch.equal(offsets, -offsets.transpose(0, 1))
+
+
+def test_pooled_queries_and_steps_scale_coordinates() -> None:
+    grid = Grid((2, 2), k=(4, 6), step=(1.0, 2.0))
+    assert grid.coords("q").tolist() == [[0, 0], [0, 6], [2, 0], [2, 6]]
+    assert grid.coords("k")[-1].tolist() == [3, 10]
+
+
+def test_a_grid_is_a_cache_key_whatever_its_arguments_were() -> None:
+    grids = {
+        Grid([2, 3], valid=torch.tensor([[1, 2]])),
+        Grid((2, 3), valid=[(1, 2)]),
+        Grid(torch.Size((2, 3)), valid=((1, 2),)),
+    }
+    assert len(grids) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"q": (0, 3)}, "Grid.q must be at least 1 x 1, got 0 x 3"),
+        ({"q": (2, 3), "k": (2, -1)}, "Grid.k must be"),
+        ({"q": (2, 3), "prefix": -1}, "must not be negative"),
+        ({"q": (2, 3), "valid": [(2, 4)]}, "reaches outside"),
+        ({"q": (2, 3), "valid": [(0, 1)]}, "Grid.valid must be"),
+    ],
+)
+def test_impossible_grids_are_refused(arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Grid(**arguments)

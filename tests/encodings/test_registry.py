@@ -1,0 +1,74 @@
+"""Building ``position`` lists, and what they are called."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relpos_mm.encodings import position_modules, position_slug
+from relpos_mm.registry import build_positions
+
+ABSOLUTE, RELATIVE, SINES = ({"type": t} for t in ("AbsoluteTable", "RelativeBias", "Sinusoid2d"))
+CONTEXT = {"embed_dims": 8, "num_heads": 2, "window_size": (3, 3), "grid_size": (4, 4), "layer": 0}
+
+
+def test_each_encoding_gets_the_context_that_it_names() -> None:
+    absolute, relative = build_positions([ABSOLUTE, {**RELATIVE, "window_size": (5, 5)}], **CONTEXT)
+    assert absolute.absolute_pos_embed.shape == (1, 8, 4, 4)
+    assert relative.relative_position_bias_table.shape == (81, 2)
+    assert [absolute.name, relative.name] == ["absolute_table", "relative_bias"]
+
+
+def test_building_an_encoding_does_not_move_the_random_state() -> None:
+    states = []
+    for position in ([], [RELATIVE], [ABSOLUTE, RELATIVE, SINES]):
+        torch.manual_seed(0)
+        build_positions(position, **CONTEXT)
+        states.append(torch.rand(1).item())
+    assert len(set(states)) == 1
+
+
+@pytest.mark.parametrize(
+    ("position", "message"),
+    [
+        ([{"type": "RelativeBais"}], "did you mean 'RelativeBias'"),
+        ([{"type": "Qwertz"}], "known are AbsoluteTable, "),
+        ([{"kind": "RelativeBias"}], "a dict with a 'type'"),
+        (["RelativeBias"], "a dict with a 'type'"),
+        ([{**RELATIVE, "heads": 3}], "RelativeBias has no argument 'heads'; it takes num_heads"),
+        ([RELATIVE, RELATIVE], "stands twice"),
+        ([{**SINES, "site": "block"}], "site must be"),
+        ([{**SINES, "embed_dims": 6}], "multiple of 4, got 6"),
+        ([{**SINES, "form": "detrr"}], "unknown form='detrr'"),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence(position, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_positions(position, **CONTEXT)
+
+
+def test_a_missing_argument_is_named() -> None:
+    with pytest.raises(ValueError, match=r"RelativeBias: missing a required.*'window_size'"):
+        build_positions([RELATIVE], num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("position", "slug"),
+    [
+        ([], "noenc"),
+        ([ABSOLUTE], "absonly"),
+        ([RELATIVE], "relonly"),
+        ([RELATIVE, ABSOLUTE], "absrel"),
+        ([SINES], "sin2d"),
+        ([SINES, RELATIVE], "rel_sin2d"),
+        ([RELATIVE, SINES], "rel_sin2d"),
+    ],
+)
+def test_slugs(position, slug) -> None:
+    assert position_slug(position) == slug
+
+
+def test_position_modules_are_found_under_their_names() -> None:
+    encodings = build_positions([ABSOLUTE, RELATIVE], **CONTEXT)
+    model = torch.nn.ModuleDict({"a": torch.nn.Sequential(*encodings), "b": torch.nn.Linear(1, 1)})
+    assert position_modules(model) == {"a.0": encodings[0], "a.1": encodings[1]}

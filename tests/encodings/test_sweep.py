@@ -1,0 +1,133 @@
+"""Every registered encoding against every demand of the sweep."""
+
+from __future__ import annotations
+
+from math import cos, pi, sin
+
+import pytest
+import torch
+from torch import Tensor
+
+from relpos_mm.encodings import AbsoluteTable, Grid, RelativeBias, Sinusoid2d
+from relpos_mm.registry import POSITIONS
+
+from .sweep import CANVAS, CHANNELS, CHECKS, HEADS, Case
+
+
+def absolute_vector(encoding: AbsoluteTable, row: int, column: int, grid: Grid) -> Tensor:
+    """Cubic convolution (a = -0.75) at the pixel centre, edges repeated, one place at a time."""
+    table = encoding.absolute_pos_embed[0]
+    out = torch.zeros(table.shape[0], dtype=table.dtype)
+    for tap_y, weight_y in cubic_taps(row, grid.q[0], table.shape[1]):
+        for tap_x, weight_x in cubic_taps(column, grid.q[1], table.shape[2]):
+            out += weight_y * weight_x * table[:, tap_y, tap_x].detach()
+    return out
+
+
+def cubic_taps(place: int, size: int, source: int) -> list[tuple[int, float]]:
+    centre = (place + 0.5) * source / size - 0.5
+    first = int(centre // 1) - 1
+    taps = []
+    for tap in range(first, first + 4):
+        t = abs(centre - tap)
+        weight = 1.25 * t**3 - 2.25 * t**2 + 1 if t <= 1 else -0.75 * (t**3 - 5 * t**2 + 8 * t - 4)
+        taps.append((min(max(tap, 0), source - 1), weight))
+    return taps
+
+
+def table_entry(
+    encoding: RelativeBias, head: int, query: tuple[int, int], key: tuple[int, int]
+) -> Tensor:
+    """Row of the offset in a list of all offsets, rows first, from the most negative on."""
+    height, width = encoding.window_size
+    offsets = [(y, x) for y in range(1 - height, height) for x in range(1 - width, width)]
+    row = offsets.index((query[0] - key[0], query[1] - key[1]))
+    return encoding.relative_position_bias_table[row, head]
+
+
+def waves(position: float, quarter: int, temperature: float) -> list[tuple[float, float]]:
+    angles = [position / temperature ** (t / quarter) for t in range(quarter)]
+    return [(sin(angle), cos(angle)) for angle in angles]
+
+
+def plain_vector(encoding: Sinusoid2d, row: int, column: int, grid: Grid) -> Tensor:
+    quarter = CHANNELS // 4
+    y, x = (waves(p, quarter, encoding.temperature) for p in (row, column))
+    first, second = (y, x) if encoding.axis_order == "yx" else (x, y)
+    blocks = [[s for s, _ in first], [s for s, _ in second]]
+    blocks += [[c for _, c in first], [c for _, c in second]]
+    if encoding.split_axes:
+        blocks = [blocks[0], blocks[2], blocks[1], blocks[3]]
+    return torch.tensor(sum(blocks, []))
+
+
+def detr_vector(encoding: Sinusoid2d, row: int, column: int, grid: Grid) -> Tensor:
+    """The mask summed up along each axis, literally."""
+    height, width = grid.q if grid.valid is None else grid.valid[0]
+    visible = [[y < height and x < width for x in range(grid.q[1])] for y in range(grid.q[0])]
+    y = float(sum(visible[i][column] for i in range(row + 1)))
+    x = float(sum(visible[row][j] for j in range(column + 1)))
+    if encoding.normalize:
+        total_y = sum(visible[i][column] for i in range(grid.q[0]))
+        total_x = sum(visible[row][j] for j in range(grid.q[1]))
+        y, x = (p / (total + 1e-6) * encoding.scale for p, total in ((y, total_y), (x, total_x)))
+    quarter = CHANNELS // 4
+    pairs = waves(y, quarter, encoding.temperature) + waves(x, quarter, encoding.temperature)
+    return torch.tensor([number for pair in pairs for number in pair])
+
+
+CASES = {
+    "absolute table": Case(
+        AbsoluteTable,
+        {"embed_dims": CHANNELS, "grid_size": (4, 6)},
+        embed=absolute_vector,
+        other_size={"grid_size": (9, 5)},
+    ),
+    "relative bias": Case(
+        RelativeBias,
+        {"num_heads": HEADS, "window_size": CANVAS},
+        bias=table_entry,
+        other_size={},  # a table of a non-square window needs its window named: test_resize.py
+    ),
+    "relative bias, square window": Case(
+        RelativeBias,
+        {"num_heads": HEADS, "window_size": (8, 8)},
+        bias=table_entry,
+        other_size={"window_size": (5, 9)},
+        covering=(8, 8),
+    ),
+    "sines": Case(Sinusoid2d, {"embed_dims": CHANNELS}, embed=plain_vector),
+    "sines, columns first, axes apart": Case(
+        Sinusoid2d,
+        {"embed_dims": CHANNELS, "axis_order": "xy", "split_axes": True, "temperature": 20.0},
+        embed=plain_vector,
+    ),
+    "sines of DETR": Case(
+        Sinusoid2d,
+        {"embed_dims": CHANNELS, "form": "detr", "site": "qk_input"},
+        embed=detr_vector,
+    ),
+    "sines of DETR, not normalised": Case(
+        Sinusoid2d,
+        {"embed_dims": CHANNELS, "form": "detr", "normalize": False, "scale": 2 * pi},
+        embed=detr_vector,
+    ),
+}
+
+
+def test_every_registered_encoding_has_a_case() -> None:
+    ours = {
+        cls for cls in POSITIONS.module_dict.values() if cls.__module__.startswith("relpos_mm.")
+    }
+    assert {case.cls for case in CASES.values()} == ours
+
+
+def test_names_and_slugs_are_unique() -> None:
+    classes = [cls for cls in POSITIONS.module_dict.values()]
+    assert len({cls.slug for cls in classes}) == len(classes)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_sweep(case: Case, check) -> None:
+    check(case)
