@@ -53,7 +53,7 @@ class PositionEncoding(nn.Module):
 
     slug: ClassVar[str]
     site: Site = "block"
-    needs_attn: ClassVar[bool] = False
+    needs_attn: bool = False
     translation_equivariant: ClassVar[bool] = True
     padding: Padding = "safe"
 
