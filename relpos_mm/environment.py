@@ -99,12 +99,14 @@ def require_ops() -> None:
 
     Raises:
         MissingOps: mmcv is absent, has no compiled ops, or ops that fit another torch.
+        ImportError: mmcv itself cannot be imported, for a reason of its own.
     """
     compiled = has_compiled_ops()
     if compiled is None:
         raise MissingOps(f"mmcv is not installed.\n  remedy: {INSTALL_COMMAND}")
     if not compiled:
         raise MissingOps(f"{_missing_ops_text()}.\n  remedy: {_rebuild()}")
+    importlib.import_module("mmcv")
     try:
         importlib.import_module("mmcv.ops")
     except ImportError as error:

@@ -4,24 +4,27 @@ Run this first when an import fails: every finding comes with the command that r
 """
 
 import argparse
+import importlib.util
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
-from relpos_mm.environment import (
-    ORIGINALS,
-    SUPPORTED,
-    Finding,
-    check_environment,
-    installed_version,
-    require_ops,
-)
+# By path, not `from relpos_mm import ...`: the doctor is called when just that import fails.
+_PATH = Path(__file__).resolve().parents[1] / "relpos_mm" / "environment.py"
+_SPEC = importlib.util.spec_from_file_location("relpos_mm_environment", _PATH)
+environment = importlib.util.module_from_spec(_SPEC)
+sys.modules[_SPEC.name] = environment
+_SPEC.loader.exec_module(environment)
+
+SUPPORTED, ORIGINALS = environment.SUPPORTED, environment.ORIGINALS
+Finding, installed_version = environment.Finding, environment.installed_version
 
 OTHERS = ("relpos-mm", "numpy", "scipy", "opencv-python", "pycocotools", "setuptools")
-LIBRARIES = ("mmengine", "mmdet", "mmseg", "mmpretrain")
+LIBRARIES = ("torchvision", "mmengine", "mmcv", "mmdet", "mmseg", "mmpretrain", "relpos_mm")
 
 
-def import_failures() -> list[Finding]:
+def import_failures() -> list:
     """Import each library in a process of its own; return those that fail and why."""
     findings = []
     for name in LIBRARIES:
@@ -37,10 +40,10 @@ def import_failures() -> list[Finding]:
     return findings
 
 
-def ops_findings() -> list[Finding]:
+def ops_findings() -> list:
     """Load mmcv's ops and compare what they were compiled for with the GPUs of this machine."""
     try:
-        require_ops()
+        environment.require_ops()
     except ImportError as error:
         what, _, remedy = str(error).partition("\n  remedy: ")
         return [Finding("error", what, remedy)]
@@ -73,9 +76,9 @@ def main() -> int:
         if installed_version(name):
             print(f"  {name:<24}{installed_version(name)}")
 
-    findings = check_environment()
+    findings = environment.check_environment()
     if not arguments.quick and not findings:
-        findings = ops_findings() + import_failures()
+        findings = import_failures() or ops_findings()
     for finding in findings:
         print(finding)
     errors = sum(finding.level == "error" for finding in findings)
