@@ -2,6 +2,7 @@
 
 from .absolute_table import AbsoluteTable
 from .base import PositionEncoding, Resized, position_modules
+from .contextual_rpe import ContextualRpe
 from .grid import Grid
 from .relative_bias import RelativeBias
 from .sinusoid2d import Sinusoid2d
@@ -9,6 +10,7 @@ from .slugs import position_slug
 
 __all__ = [
     "AbsoluteTable",
+    "ContextualRpe",
     "Grid",
     "PositionEncoding",
     "RelativeBias",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -10,6 +11,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from .grid import Grid, Size
+from .lookup import Lookup
 from .resize import ResizeMode
 
 Site = Literal["stem", "block", "qk_input"]
@@ -44,6 +46,8 @@ class PositionEncoding(nn.Module):
         slug: Short name for file names and tables.
         site: Where ``embed`` is called: ``stem`` (once, after the patch embedding), ``block`` (at
             the start of every block) or ``qk_input`` (on the input of the q and k projections).
+        sees_prefix: True when prefix tokens take part: ``bias``, ``lookups`` and the prefix rows of
+            a bias are then the encoding's own. Otherwise hosts strip them and add nothing there.
         needs_attn: True when ``value_attn`` needs the attention matrix, which rules out fused
             kernels.
         translation_equivariant: Whether moving the content moves the result and nothing else.
@@ -53,6 +57,7 @@ class PositionEncoding(nn.Module):
 
     slug: ClassVar[str]
     site: Site = "block"
+    sees_prefix: bool = False
     needs_attn: bool = False
     translation_equivariant: ClassVar[bool] = True
     padding: Padding = "safe"
@@ -61,6 +66,11 @@ class PositionEncoding(nn.Module):
     def name(self) -> str:
         """Snake-case class name, the encoding's key in state dicts."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+    @classmethod
+    def slug_of(cls, cfg: Mapping[str, Any]) -> str:
+        """Return the slug of the encoding that ``cfg`` describes; some depend on an option."""
+        return cls.slug
 
     def bind(self, *, proj: nn.Module | None = None) -> None:
         """Meet the host's q/k/v projection once, after construction."""
@@ -83,6 +93,13 @@ class PositionEncoding(nn.Module):
         be returned as ``(a, b)`` of ``(B, h, Nq, r)`` and ``(B|1, h|1, Nk, r)``.
         """
         return None
+
+    def lookups(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> list[Lookup]:
+        """Return the logits of ``bias`` unexpanded, if they are rows that pairs pick from.
+
+        A host that finds any uses them instead of ``bias`` and expands them where it is cheapest.
+        """
+        return []
 
     def value(self, v: Tensor, grid: Grid) -> Tensor | None:
         """Return an output ``(B, h, N, d)`` computed on the value map before any windows."""

@@ -106,7 +106,9 @@ def bucket_ids(
     """
     # A cached tensor made in inference mode could never enter autograd later.
     with torch.inference_mode(False):
-        tables = (_pairs(table, size, prefix, rule.num_buckets) for table in rule.offset_buckets(size))
+        tables = (
+            _pairs(table, size, prefix, rule.num_buckets) for table in rule.offset_buckets(size)
+        )
         return tuple(table.to(device) for table in tables)
 
 

@@ -22,7 +22,8 @@ def position_slug(position: Iterable[Mapping[str, Any]]) -> str:
     Options that differ from an encoding's defaults do not show: runs that vary them need names
     of their own.
     """
-    types = frozenset(cfg["type"] for cfg in position)
+    cfgs = list(position)
+    types = frozenset(cfg["type"] for cfg in cfgs)
     if types in _ROWS:
         return _ROWS[types]
-    return "_".join(sorted(encoding_class({"type": name}).slug for name in types))
+    return "_".join(sorted(encoding_class(cfg).slug_of(cfg) for cfg in cfgs))

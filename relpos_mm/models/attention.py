@@ -11,6 +11,9 @@ from torch import Tensor
 
 from relpos_mm.encodings.base import PositionEncoding
 from relpos_mm.encodings.grid import Grid
+from relpos_mm.encodings.lookup import Lookup
+
+from .eager import attention_matrix, sliced_attention, worth_slicing
 
 Impl = Literal["auto", "eager", "fused"]
 
@@ -88,6 +91,11 @@ def dot_product_attention(
     impl: Impl = "auto",
 ) -> Tensor:
     """:func:`attend` without the ``value`` hooks, for hosts that cut maps into windows."""
+    if not isinstance(grid, Grid):
+        raise ValueError(
+            "attend: no grid was given; pass Grid((H, W)), the layout of the tokens is never "
+            "guessed from their number"
+        )
     if q.shape[2] != grid.num_queries or k.shape[2] != grid.num_keys:
         raise ValueError(
             f"attend: {q.shape[2]} queries and {k.shape[2]} keys do not fit the grid "
@@ -101,19 +109,20 @@ def dot_product_attention(
         impl = "fused" if q.is_cuda and not needs_attn else "eager"
     scale = q.shape[-1] ** -0.5 if scale is None else scale
 
-    factors, bias = _position_logits(q, k, encodings, grid, scale)
+    factors, lookups, bias = _position_logits(q, k, encodings, grid, scale)
+    sliced = impl == "eager" and not (factors or needs_attn) and worth_slicing(q, k, lookups, bias)
+    if not sliced:
+        for lookup in lookups:
+            bias = lookup.dense() if bias is None else bias + lookup.dense()
     wide = q.dtype if impl == "fused" else torch.promote_types(q.dtype, torch.float32)
     bias = _masked(bias, _combined_mask(mask, key_padding_mask, q.shape[0]), wide)
     q, k = _rotated(q, k, encodings, grid)
     if impl == "fused":
         return _fused(q, k, v, factors, bias, scale)
 
-    logits = _content_logits(q, k, scale)
-    for a, b in factors:
-        logits = logits + (a @ b.transpose(-2, -1)).to(logits.dtype)
-    if bias is not None:
-        logits = logits + bias.to(logits.dtype)
-    attn = logits.softmax(dim=-1).to(v.dtype)
+    if sliced:
+        return sliced_attention(q, k, v, lookups, bias, scale)
+    attn = attention_matrix(q, k, factors, bias, scale).to(v.dtype)
     out = attn @ v
     for encoding in needs_attn:
         term = encoding.value_attn(attn, v, grid)
@@ -123,21 +132,24 @@ def dot_product_attention(
 
 def _position_logits(
     q: Tensor, k: Tensor, encodings: Sequence[PositionEncoding], grid: Grid, scale: float
-) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
-    """Factored terms and the sum of the dense ones, zero for prefix tokens."""
+) -> tuple[list[tuple[Tensor, Tensor]], list[Lookup], Tensor | None]:
+    """Factored terms, unexpanded ones and the sum of the dense ones, zero for prefix tokens."""
     factors: list[tuple[Tensor, Tensor]] = []
+    lookups: list[Lookup] = []
     dense: Tensor | None = None
-    prefix = grid.prefix
     for encoding in encodings:
-        term = encoding.bias(q[:, :, prefix:], k[:, :, prefix:], grid, scale)
+        prefix = 0 if encoding.sees_prefix else grid.prefix
+        tokens = q[:, :, prefix:], k[:, :, prefix:]
+        unexpanded = [] if prefix else encoding.lookups(*tokens, grid, scale)
+        lookups += unexpanded
+        term = None if unexpanded else encoding.bias(*tokens, grid, scale)
         if isinstance(term, tuple):
             a, b = (F.pad(factor, (0, 0, prefix, 0)) for factor in term)
             factors.append((a, b))
         elif term is not None:
+            term = F.pad(term, (prefix, 0, prefix, 0)) if prefix else term
             dense = term if dense is None else dense + term
-    if dense is not None and prefix:
-        dense = F.pad(dense, (prefix, 0, prefix, 0))
-    return factors, dense
+    return factors, lookups, dense
 
 
 def _rotated(
@@ -188,16 +200,6 @@ def _masked(bias: Tensor | None, mask: Tensor | None, dtype: torch.dtype) -> Ten
     if bias is None:
         bias = torch.zeros((), dtype=dtype, device=mask.device)
     return torch.where(mask, bias.to(dtype), lowest)
-
-
-def _content_logits(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """``q k^T * scale``, at least float32 so that bias, mask and softmax keep their precision."""
-    if q.dtype == torch.float16:
-        # The product of large activations leaves float16 (65504) before the softmax sees it.
-        with torch.autocast(q.device.type, enabled=False):
-            return (q.float() * scale) @ k.float().transpose(-2, -1)
-    logits = (q * scale) @ k.transpose(-2, -1)
-    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 def _fused(
