@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ class Demo:
         work_dir: Where all runs, logs and pictures go.
         seed: Seed of every training.
         parallel: Train from scratch beside the chain of pre-training, one thread each.
+        cfg_options: ``key=value`` overrides of every training.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class Demo:
         work_dir: str | Path,
         seed: int = 0,
         parallel: bool = True,
+        cfg_options: Sequence[str] = (),
     ) -> None:
         self.dense = DENSE[task]
         self.variant = variant
         self.work_dir = Path(work_dir).resolve()
         self.seed = seed
         self.parallel = parallel
+        self.cfg_options = tuple(cfg_options)
         self.console = Console(highlight=False, soft_wrap=True)
         self._running: list[subprocess.Popen[str]] = []
         self._stopped = False
@@ -111,7 +114,7 @@ class Demo:
         self._train(run_dir.name, self._config(self.dense.config), run_dir)
 
     def _train(self, step: str, config: str, work_dir: Path, *options: str) -> None:
-        options = (f"randomness.seed={self.seed}", *options)
+        options = (f"randomness.seed={self.seed}", *options, *self.cfg_options)
         self._tool(step, "train.py", config, "--work-dir", work_dir, "--cfg-options", *options)
 
     def _draw(self) -> Path:

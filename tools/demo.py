@@ -23,10 +23,20 @@ def main() -> int:
     parser.add_argument(
         "--serial", action="store_true", help="run one training at a time (default: two at once)"
     )
+    parser.add_argument(
+        "--cfg-options", nargs="+", default=(), metavar="KEY=VALUE", help="for every training"
+    )
     parser.add_argument("--record", metavar="DIR", help="also keep the results as DIR/TASK.json")
     args = parser.parse_args()
     try:
-        demo = Demo(args.task, args.variant, args.work_dir, args.seed, parallel=not args.serial)
+        demo = Demo(
+            args.task,
+            args.variant,
+            args.work_dir,
+            args.seed,
+            parallel=not args.serial,
+            cfg_options=args.cfg_options,
+        )
         demo.run()
         if args.record:
             print(f"recorded in {record_demo(demo.runs(), args.task, args.record)}")

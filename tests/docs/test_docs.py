@@ -1,0 +1,109 @@
+"""Documents say what works: their commands run, their links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .commands import NOT_RUN, NOT_RUN_WORDS, commands, documents, reason_not_run
+
+# A training of two iterations instead of some hundred; evaluation and saving stay.
+SHORT = (
+    "train_cfg.max_iters=2 train_cfg.val_interval=2 default_hooks.checkpoint.interval=2"
+    " default_hooks.logger.interval=1"
+)
+
+
+def test_excuses_are_in_use(repo_root: Path) -> None:
+    shown = [command for document in documents(repo_root) for command in commands(document)]
+    unused = [command for command in NOT_RUN if command not in shown]
+    unused += [words for words in NOT_RUN_WORDS if not any(words in command for command in shown)]
+    assert not unused, "remove these from tests/docs/commands.py"
+
+
+def test_links_lead_to_files(repo_root: Path) -> None:
+    broken = []
+    for document in documents(repo_root):
+        text = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if "://" not in target and not (document.parent / target).exists():
+                broken.append(f"{document.name}: {target}")
+    assert not broken
+
+
+def test_named_files_exist(repo_root: Path) -> None:
+    missing = []
+    for document in documents(repo_root):
+        for name in re.findall(
+            r"`((?:tools|tests|configs|relpos_mm|docs)/[\w./-]+)`", document.read_text()
+        ):
+            if not (repo_root / name).exists():
+                missing.append(f"{document.name}: {name}")
+    assert not missing
+
+
+@pytest.fixture(scope="module")
+def workspace(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like a checkout, so that commands leave the real one's data and runs alone."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("configs", "docs", "relpos_mm", "tools", "README.md", "requirements.txt"):
+        (folder / name).symlink_to(repo_root / name)
+    return folder
+
+
+@pytest.mark.train
+def test_every_command_runs(repo_root: Path, workspace: Path) -> None:
+    """All documents' commands in reading order, trainings cut to two iterations."""
+    done: set[str] = set()
+    for document in documents(repo_root):
+        for command in commands(document):
+            if reason_not_run(command) or command in done:
+                continue
+            done.add(command)
+            _run(_shortened(command), workspace, document.name)
+            _alias_checkpoints(repo_root, workspace)
+    assert len(done) > 5, "the documents show too few commands: are the bash blocks still found?"
+
+
+def _shortened(command: str) -> str:
+    if not re.search(r"tools/(train\.py|dist_train\.sh)", command):
+        return command
+    return (
+        f"{command} {SHORT}" if "--cfg-options" in command else f"{command} --cfg-options {SHORT}"
+    )
+
+
+def _run(command: str, workspace: Path, document: str) -> None:
+    bin_dir = str(Path(sys.executable).parent)
+    env = {
+        **os.environ,
+        "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=workspace,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, f"{document}: {command}\n{done.stdout[-3000:]}"
+
+
+def _alias_checkpoints(repo_root: Path, workspace: Path) -> None:
+    """Give the last checkpoint of a shortened run the names that the documents call it by."""
+    text = "\n".join(document.read_text() for document in documents(repo_root))
+    for run, name in set(re.findall(r"work_dirs/(\w+)/((?:iter|epoch)_\d+\.pth)", text)):
+        saved, wanted = (
+            workspace / "work_dirs" / run / "iter_2.pth",
+            workspace / "work_dirs" / run / name,
+        )
+        if saved.exists() and not wanted.exists():
+            wanted.symlink_to(saved.name)
