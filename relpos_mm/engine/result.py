@@ -92,12 +92,14 @@ class ResultHook(Hook):
         model = bare_model(runner.model)
         cfg = runner.cfg
         counts = parameter_fact(model)
-        report = next((h.facts for h in runner.hooks if isinstance(h, StartReportHook)), None)
+        report = next((h for h in runner.hooks if isinstance(h, StartReportHook)), None)
+        # A test draws no random numbers; what counts is the seed behind the weights.
+        seed = runner.seed if phase == "train" or report is None else report.trained_seed
         return {
             "phase": phase,
             "task": cfg.get("task"),
             "variant": encoding_fact(model)["slug"],
-            "seed": runner.seed,
+            "seed": seed,
             "metrics": {paper_name(k): finite_or_none(v) for k, v in metrics.items()},
             "protocol": dict(
                 cfg.get("tta_protocol" if uses_tta(runner.model) else "protocol") or {}
@@ -113,7 +115,7 @@ class ResultHook(Hook):
             "config_sha256": config_sha256(cfg),
             "data_sha256": data_hash(cfg),
             "versions": _versions(),
-            "start": report,
+            "start": report.facts if report else None,
         }
 
     def _write(self, runner: Runner, record: dict[str, Any]) -> None:

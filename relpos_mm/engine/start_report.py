@@ -33,6 +33,7 @@ class StartReportHook(Hook):
 
     Attributes:
         facts: What was logged, as plain values (None before the start).
+        trained_seed: Seed of the training that wrote the loaded checkpoint, if it says so.
 
     Raises:
         UserError: A weight file fills no backbone tensor or has another encoding, a tested file
@@ -44,6 +45,7 @@ class StartReportHook(Hook):
     def __init__(self, allow_position_mismatch: bool = False) -> None:
         self.allow_position_mismatch = allow_position_mismatch
         self.facts: dict[str, Any] | None = None
+        self.trained_seed: int | None = None
         self._sources: WeightSources | None = None
         self._resumed_lr: tuple[float, float] | None = None
 
@@ -51,6 +53,7 @@ class StartReportHook(Hook):
         training = isinstance(runner.optim_wrapper, OptimWrapper)  # a dict until train() builds it
         path = str(runner._load_from or "the last checkpoint")
         self._weights(runner).add_checkpoint(path, checkpoint, testing=not training)
+        self.trained_seed = checkpoint.get("meta", {}).get("seed")
         if training and runner._resume and "optimizer" in checkpoint:
             stored = checkpoint["optimizer"]["param_groups"]
             self._resumed_lr = (

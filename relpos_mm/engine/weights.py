@@ -144,14 +144,16 @@ class WeightSources:
                 f"stay at random values. Its names look like {_some(found.unexpected)}. Bring it "
                 "into this model's layout with tools/transfer.py."
             )
-        if found.position_conflict and not self.allow_position_mismatch:
+        transfer = meta.get("transfer") or {}
+        # The transfer tool asks for the same consent; nobody has to give it twice.
+        allowed = self.allow_position_mismatch or transfer.get("encoding_mismatch_allowed")
+        if found.position_conflict and not allowed:
             raise UserError(
                 f"The position encodings of {path} and of this config differ: only one of them has "
                 f"{_some(found.position_conflict)}. Use the config that belongs to the file, or "
                 "set allow_position_mismatch=True on StartReportHook to start these at random."
             )
-        origin = meta.get("transfer", {}).get("source") if isinstance(meta, Mapping) else None
-        label = f"{path} (made from {origin})" if origin else path
+        label = f"{path} (made from {transfer['source']})" if "source" in transfer else path
         self.source.update(dict.fromkeys(keys, label))
         for kind in ("resized", "wrong_shape", "unexpected", "position_conflict"):
             if names := getattr(found, kind):
