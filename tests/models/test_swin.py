@@ -1,0 +1,387 @@
+"""The backbone: any size, both small-map rules, freezing, checkpointing, precision."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from relpos_mm.encodings import position_modules
+from relpos_mm.models import RelPosSwin
+from relpos_mm.models.swin_layers import PatchMerging
+from relpos_mm.models.window_attention import WindowAttention
+
+from .tiny import ABSOLUTE, POSITIONS, RELATIVE, SINES, loud, picture, tiny
+
+SIZES = [(33, 65), (97, 131), (160, 160), (64, 512), (30, 45), (32, 32), (4, 4), (1, 1), (3, 90)]
+
+
+def expected_shapes(size: tuple[int, int], model: RelPosSwin) -> list[tuple[int, ...]]:
+    strides = (4, 8, 16, 32)
+    return [
+        (1, width, math.ceil(size[0] / stride), math.ceil(size[1] / stride))
+        for width, stride in zip(model.num_features, strides, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("rule", ["pad", "shrink"])
+@pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS.keys())
+def test_any_picture_of_at_least_one_pixel_runs(position, rule: str) -> None:
+    model = tiny(position=position, small_map=rule)
+    for train in (False, True):
+        model.train(train)
+        for size in SIZES:
+            with torch.no_grad():
+                outs = model(picture(*size))
+            assert [tuple(out.shape) for out in outs] == expected_shapes(size, model)
+            assert all(torch.isfinite(out).all() and out.is_contiguous() for out in outs)
+
+
+def test_a_large_odd_picture_runs_with_every_encoding() -> None:
+    model = tiny(position=[ABSOLUTE, SINES, RELATIVE]).eval()
+    with torch.no_grad():
+        outs = model(picture(648, 888))
+    assert [tuple(out.shape) for out in outs] == expected_shapes((648, 888), model)
+
+
+@pytest.mark.parametrize("window", [(4, 7), (7, 4), (2, 9), 5])
+def test_non_square_windows_run(window) -> None:
+    model = tiny(window_size=window).eval()
+    tables = [e.relative_position_bias_table for e in position_modules(model).values()]
+    sides = (window, window) if isinstance(window, int) else window
+    assert {len(table) for table in tables} == {(2 * sides[0] - 1) * (2 * sides[1] - 1)}
+    assert model(picture(60, 44))[3].shape == (1, 96, 2, 2)
+
+
+def test_shrinking_windows_take_the_pretraining_maps_size() -> None:
+    model = tiny(window_size=8, small_map="shrink")  # maps 16, 8, 4 and 2
+    windows = [stage.blocks[0].attn.window_size for stage in model.stages]
+    assert windows == [(8, 8), (8, 8), (4, 4), (2, 2)]
+    assert tiny(window_size=8).stages[3].blocks[0].attn.window_size == (8, 8)
+
+
+def test_the_two_rules_differ_on_small_maps_only() -> None:
+    pad, shrink = (loud(tiny(window_size=4, small_map=rule)).eval() for rule in ("pad", "shrink"))
+    assert pad.state_dict().keys() == shrink.state_dict().keys()
+    shrink = loud(tiny(window_size=4, small_map="shrink", pretrain_img_size=128)).eval()
+    shrink.load_state_dict(pad.state_dict())
+    one, two = pad(picture(128, 128)), shrink(picture(128, 128))
+    for a, b in zip(one[:3], two[:3], strict=True):
+        assert torch.equal(a, b)
+    assert (one[3] - two[3]).abs().max() > 0.05  # 4 x 4 tokens: one window, not shifted
+
+
+def test_masked_padding_has_no_influence_and_the_default_follows_the_published_models() -> None:
+    """Real tokens whose v is 0 stay at 0 when padding, whose v is the bias, is hidden."""
+    influence = {}
+    for masked in (False, True):
+        host = WindowAttention(
+            4,
+            1,
+            (7, 7),
+            shifted=True,
+            position=[],
+            context={},
+            mask_padding=masked,
+        )
+        with torch.no_grad():
+            host.qkv.weight.copy_(torch.cat([torch.zeros(8, 4), torch.eye(4)]))
+            host.qkv.bias.fill_(1.0)
+            host.proj.weight.copy_(torch.eye(4))
+            host.proj.bias.zero_()
+        x = torch.full((1, 8, 10, 4), -1.0)  # v = x + 1 = 0 on real tokens, 1 on padding
+        influence[masked] = host(x).abs().max().item()
+    assert influence[True] == 0
+    assert influence[False] > 0.1
+
+    default, hidden = loud(tiny()).eval(), loud(tiny(mask_padding=True)).eval()
+    same, other = picture(224, 224), picture(97, 131)
+    assert torch.equal(default(same)[2], hidden(same)[2])  # 14 x 14: no padding up to here
+    assert not torch.allclose(default(other)[0], hidden(other)[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("mask_padding", [False, True])
+def test_transposing_picture_and_weights_transposes_the_output(mask_padding: bool) -> None:
+    settings = {"position": [ABSOLUTE, RELATIVE], "mask_padding": mask_padding}
+    model = loud(tiny(window_size=(4, 7), pretrain_img_size=(48, 80), **settings)).double().eval()
+    turned = tiny(window_size=(7, 4), pretrain_img_size=(80, 48), **settings).double().eval()
+    state = model.state_dict()
+    for key, value in state.items():
+        if key.endswith(("projection.weight", "absolute_pos_embed")):
+            state[key] = value.transpose(2, 3)
+        elif key.endswith("relative_position_bias_table"):
+            state[key] = value.view(7, 13, -1).transpose(0, 1).flatten(0, 1)
+        elif "downsample" in key:  # neighbours (0, 0), (1, 0), (0, 1), (1, 1)
+            state[key] = torch.cat([value.chunk(4, -1)[i] for i in (0, 2, 1, 3)], -1)
+    turned.load_state_dict(state)
+    for size in ((97, 131), (30, 45), (20, 24), (64, 64)):
+        x = picture(*size).double()
+        for a, b in zip(model(x), turned(x.transpose(2, 3)), strict=True):
+            torch.testing.assert_close(a.transpose(2, 3), b)
+
+
+@pytest.mark.parametrize(
+    ("size", "merged"), [((5, 6), (3, 3)), ((6, 5), (3, 3)), ((5, 5), (3, 3)), ((1, 1), (1, 1))]
+)
+def test_odd_maps_are_padded_at_the_bottom_and_right(size, merged) -> None:
+    merging = PatchMerging(2)
+    merging.norm = nn.Identity()
+    merging.reduction = nn.Identity()
+    x = torch.arange(1.0, 1 + size[0] * size[1]).view(1, *size, 1)
+    out = merging(x)
+    assert out.shape == (1, *merged, 4)
+    for row in range(merged[0]):
+        for column in range(merged[1]):
+            for channel, (down, right) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1))):
+                y, z = 2 * row + down, 2 * column + right
+                inside = y < size[0] and z < size[1]
+                assert out[0, row, column, channel] == (x[0, y, z, 0] if inside else 0)
+
+
+def test_whole_window_shifts_move_a_relative_only_stage_exactly() -> None:
+    """Content moved by a whole window of the first stage gives the same features, moved."""
+    model = loud(tiny(window_size=4, out_indices=(0,))).double().eval()
+    absolute = loud(tiny(window_size=4, out_indices=(0,), position=[ABSOLUTE])).double().eval()
+    x = picture(96, 96).double()
+    moved = x.roll((16, 16), dims=(2, 3))
+    inner = slice(8, 20)  # away from the border, where windows of both pictures see the same
+    for network, same in ((model, True), (absolute, False)):
+        a, b = network(x)[0], network(moved)[0]
+        difference = (a[..., 4:16, 4:16] - b[..., inner, inner]).abs().max()
+        assert bool(difference < 1e-12) == same
+
+
+@pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS.keys())
+@pytest.mark.parametrize("with_cp", [False, True])
+def test_half_precision_keeps_its_dtype_and_stays_near_float32(position, with_cp: bool) -> None:
+    exact = tiny(position=position, with_cp=with_cp).eval()
+    x = picture(97, 61)
+    expected = exact(x)
+
+    def error(outs: tuple[torch.Tensor, ...]) -> float:
+        """Largest root-mean-square difference of a stage; outputs have variance 1."""
+        pairs = zip(outs, expected, strict=True)
+        return max((out.float() - other).square().mean().sqrt().item() for out, other in pairs)
+
+    for dtype, tolerance in ((torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
+        outs = copy.deepcopy(exact).to(dtype)(x.to(dtype))
+        assert {out.dtype for out in outs} == {dtype}
+        assert error(outs) < tolerance
+        with torch.autocast("cpu", dtype):
+            assert error(exact(x)) < tolerance
+
+
+def test_huge_weights_survive_training_in_float16() -> None:
+    """Logits beyond 65504 before the softmax, the classic source of a NaN loss."""
+    model = tiny().train()
+    with torch.no_grad():
+        for stage in model.stages:
+            for block in stage.blocks:
+                block.attn.qkv.weight.mul_(40 / 0.02 * 0.3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for _ in range(3):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.float16):
+            loss = sum(out.float().square().mean() for out in model(picture(64, 64)))
+        assert torch.isfinite(loss)
+        loss.backward()
+        assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("stages", "frozen"),
+    [
+        (-1, ()),
+        (0, ("patch_embed", "position")),
+        (2, ("patch_embed", "position", "stages.0", "stages.1", "norm0", "norm1")),
+        (4, ("patch_embed", "position", "stages.", "norm")),
+    ],
+)
+def test_frozen_from_construction_on_and_through_training(stages: int, frozen) -> None:
+    model = tiny(position=[ABSOLUTE, RELATIVE], frozen_stages=stages, drop_path_rate=0.5)
+
+    def check() -> None:
+        for name, parameter in model.named_parameters():
+            assert parameter.requires_grad != name.startswith(frozen), name
+        for name, module in model.named_modules():
+            if name.startswith(frozen):
+                assert not module.training, name
+
+    check()
+    assert model.train() is model
+    check()
+    model.init_weights()
+    check()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    if trainable:
+        optimizer = torch.optim.AdamW(trainable, lr=0.1)
+        for _ in range(3):
+            sum(out.sin().sum() for out in model(picture(40, 50))).backward()
+            optimizer.step()
+    after = model.state_dict()
+    for name, value in after.items():
+        if name.startswith(frozen):
+            assert torch.equal(value, before[name]), name
+    assert all(torch.equal(after[name], before[name]) for name in before) == (stages == 4)
+    model.eval()
+    assert not any(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("frozen_stages", [-1, 1])
+def test_checkpointing_gives_the_same_gradients(frozen_stages: int) -> None:
+    gradients = []
+    for with_cp in (False, True):
+        model = tiny(
+            with_cp=with_cp,
+            drop_path_rate=0.3,
+            position=[ABSOLUTE, RELATIVE],
+            frozen_stages=frozen_stages,
+        )
+        model.train()
+        torch.manual_seed(3)
+        x = picture(50, 70, batch=3).requires_grad_()
+        sum(out.square().mean() for out in model(x)).backward()
+        gradients.append([p.grad for p in (x, *model.parameters()) if p.requires_grad])
+    for plain, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, recomputed, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("out_indices", [(0,), (3,), (1, 3), (0, 1, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("with_cp", [False, True])
+def test_no_parameter_is_left_without_a_gradient(out_indices, with_cp: bool) -> None:
+    model = tiny(out_indices=out_indices, position=[ABSOLUTE, RELATIVE], with_cp=with_cp)
+    outs = model(picture(120, 120))
+    assert len(outs) == len(out_indices)
+    sum(out.sin().sum() for out in outs).backward()
+    left = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert left == []
+
+
+def test_a_subset_of_outputs_equals_the_outputs_of_the_whole() -> None:
+    whole, part = tiny(), tiny(out_indices=(0, 2))
+    part.load_state_dict(
+        {k: v for k, v in whole.state_dict().items() if k in part.state_dict()}, strict=True
+    )
+    x = picture(50, 70)
+    for a, b in zip((whole(x)[0], whole(x)[2]), part(x), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_initial_values_follow_the_official_recipe() -> None:
+    model = tiny(embed_dims=24, num_heads=(3, 6, 12, 24), position=[ABSOLUTE, RELATIVE])
+    for name, parameter in model.named_parameters():
+        value = parameter.detach()
+        if "patch_embed.projection" in name:
+            assert value.abs().max() <= 48**-0.5 + 1e-6  # torch's own range of a convolution
+        elif name.endswith("bias"):
+            assert (value == 0).all(), name
+        elif "norm" in name:
+            assert (value == 1).all(), name
+        else:
+            tolerance = 3 * 0.02 / (2 * value.numel()) ** 0.5  # three standard errors
+            assert abs(value.std().item() - 0.02) < tolerance, name
+            assert abs(value.mean().item()) < 2 * tolerance, name
+
+
+def test_equal_seeds_give_equal_values_whatever_the_encodings() -> None:
+    reference = tiny(position=[]).state_dict()
+    for position in POSITIONS.values():
+        state = tiny(position=position).state_dict()
+        own = [key for key in state if ".position." not in key and not key.startswith("position.")]
+        assert set(own) == set(reference)
+        assert all(torch.equal(state[key], reference[key]) for key in own)
+    both = tiny(position=[ABSOLUTE, RELATIVE]).state_dict()
+    for position in ([ABSOLUTE], [RELATIVE]):
+        for key, value in tiny(position=position).state_dict().items():
+            assert torch.equal(value, both[key]), key
+
+
+def test_blocks_have_tables_of_their_own() -> None:
+    tables = [e.relative_position_bias_table for e in position_modules(tiny()).values()]
+    assert len(tables) == 8
+    assert not torch.equal(tables[0], tables[1])
+
+
+@pytest.mark.parametrize(
+    ("position", "count"),
+    [
+        ([RELATIVE], 27_520_698),
+        ([ABSOLUTE, RELATIVE], 27_821_754),
+        ([ABSOLUTE], 27_798_432),
+        ([], 27_497_376),
+    ],
+)
+def test_parameter_counts_of_swin_t(position, count: int) -> None:
+    with torch.device("meta"):
+        model = RelPosSwin(position=position)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+def test_nothing_but_parameters_is_saved() -> None:
+    model = tiny(position=[ABSOLUTE, SINES, RELATIVE], mask_padding=True)
+    model(picture(40, 40))
+    names = {name for name, _ in model.named_parameters()}
+    assert set(model.state_dict()) == names
+    assert "position.absolute_table.absolute_pos_embed" in names
+    table = "stages.0.blocks.1.attn.position.relative_bias.relative_position_bias_table"
+    assert table in names
+
+
+def test_copies_and_pickles_give_the_same_numbers() -> None:
+    model = loud(tiny(position=[ABSOLUTE, RELATIVE])).eval()
+    x = picture(50, 70)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        for a, b in zip(model(x), other(x), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_training_works_after_inference_mode_filled_the_caches() -> None:
+    model = tiny(position=[ABSOLUTE, SINES, RELATIVE])
+    x = picture(52, 76)
+    with torch.inference_mode():
+        model(x)
+    sum(out.sum() for out in model(x)).backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_the_result_does_not_depend_on_the_map_before() -> None:
+    model = loud(tiny(position=[ABSOLUTE, SINES, RELATIVE])).eval()
+    wide, tall = picture(44, 100), picture(100, 44)
+    first = model(wide)
+    model(tall)
+    for a, b in zip(first, model(wide), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_batch_gives_each_picture_what_it_gets_alone() -> None:
+    model = loud(tiny(position=[ABSOLUTE, RELATIVE])).double().eval()
+    x = picture(50, 70, batch=3).double()
+    for i in range(3):
+        for a, b in zip(model(x), model(x[i : i + 1]), strict=True):
+            torch.testing.assert_close(a[i : i + 1], b)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_heads": (1, 2)}, "differ in length"),
+        ({"num_heads": (5, 2, 3, 6)}, "stage 0 has 12 channels, which num_heads=5"),
+        ({"window_size": 0}, "window_size must be at least 1"),
+        ({"small_map": "crop"}, "small_map must be 'pad' or 'shrink', got 'crop'"),
+        ({"out_indices": (3, 1)}, "out_indices must rise"),
+        ({"out_indices": ()}, "out_indices must rise"),
+        ({"out_indices": (4,)}, r"out_indices \(4,\) of 4 stages"),
+        ({"out_indices": (-1, 2)}, "of 4 stages"),
+        ({"frozen_stages": 5}, "frozen_stages must be -1 to 4, got 5"),
+        ({"position": [{"type": "RelativeBais"}]}, "did you mean 'RelativeBias'"),
+    ],
+)
+def test_contradictions_are_refused_in_one_sentence(arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny(**arguments)
