@@ -58,8 +58,8 @@ def convert(
         name for, or a
             tensor of the source's backbone that the layout does not know.
     """
-    for name in (source, target):
-        if name not in LAYOUTS and not (name == "auto" and name is source):
+    for name in (target,) if source == "auto" else (source, target):
+        if name not in LAYOUTS:
             raise TransferError(f"no layout is called {name!r}; known: {', '.join(LAYOUTS)}")
     layout = None if source == "auto" else LAYOUTS[source]
     weights = read_weights(

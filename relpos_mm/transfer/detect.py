@@ -25,12 +25,13 @@ def unwrap(checkpoint: Any, *, ema: bool = False) -> dict[str, Tensor]:
     Raises:
         TransferError: there is no state dict, or no averaged one.
     """
-    order = EMA_CONTAINERS + CONTAINERS if ema else CONTAINERS + EMA_CONTAINERS
-    if ema and isinstance(checkpoint, Mapping):
-        # mmengine swaps before saving: its `state_dict` holds the average, `ema_state_dict` the
-        # raw weights
-        swapped = "ema_state_dict" in checkpoint and "state_dict" in checkpoint
-        order = CONTAINERS if swapped else EMA_CONTAINERS
+    order = CONTAINERS + EMA_CONTAINERS
+    if ema:
+        held = set(checkpoint) if isinstance(checkpoint, Mapping) else set()
+        if not held & set(EMA_CONTAINERS):
+            raise TransferError(f"no averaged weights: none of {', '.join(EMA_CONTAINERS)} in it")
+        # mmengine swaps before saving: its `state_dict` is the average, `ema_state_dict` is raw
+        order = CONTAINERS if {"state_dict", "ema_state_dict"} <= held else EMA_CONTAINERS
     node = checkpoint
     while isinstance(node, Mapping) and not any(isinstance(v, Tensor) for v in node.values()):
         inner = next((node[k] for k in order if isinstance(node.get(k), Mapping)), None)
@@ -42,8 +43,7 @@ def unwrap(checkpoint: Any, *, ema: bool = False) -> dict[str, Tensor]:
         raise TransferError(f"a {type(node).__name__} is not a state dict (names and tensors)")
     state = {str(k): v for k, v in node.items() if isinstance(v, Tensor)}
     if not state:
-        wanted = f"one of {', '.join(order)}" if ema else "a state dict"
-        raise TransferError(f"no tensors found: expected {wanted}, got keys {some(node)}")
+        raise TransferError(f"no tensors found, only the keys {some(node)}")
     return state
 
 

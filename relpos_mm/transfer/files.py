@@ -78,7 +78,7 @@ def read_checkpoint(path: str | Path) -> Any:
         if "truncated" in str(error):
             raise TransferError(f"{path}: {_TRUNCATED} ({path.stat().st_size} bytes)") from error
         raise TransferError(_unsafe_message(path, error)) from error
-    except (RuntimeError, EOFError, KeyError, ValueError) as error:
+    except (RuntimeError, OSError, EOFError, KeyError, ValueError) as error:
         raise TransferError(
             f"{path}: {_TRUNCATED} ({path.stat().st_size} bytes; {_first_line(error)})"
         ) from error

@@ -118,14 +118,15 @@ class Fit:
             return
         report, allowed = self.report, self.options.allow_encoding_mismatch
         report.encoding_mismatch_allowed = allowed
-        why = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
+        sides = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
         for name in sorted(differ):
+            why = f"{name}: {sides}"
             for key in self.file_encodings.get(name, []):
                 self._not_carried(key, "dropped" if allowed else "problem", why)
             for key in model.get(name, []):
-                self._model(key, "new" if allowed else "problem", f"not in the file: {why}")
+                self._model(key, "new" if allowed else "problem", f"not in the file, {why}")
             if name not in model and name not in self.file_encodings and not allowed:
-                report.add("problem", [f"position: {name} (has no tensors)"], why)
+                report.add("problem", ["position (no tensors)"], why)
 
     def _unflatten(self) -> None:
         """Give a flat absolute embedding its grid: from the options, the file's config, or ours."""

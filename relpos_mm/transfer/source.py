@@ -86,9 +86,8 @@ def read_weights(
         of a qkv.
     """
     detected, at = find_layout(state, prefix)
-    # older timm files carry official names
-    same = layout in (None, detected) or {layout, detected} == {OFFICIAL, TIMM}
-    if not same:
+    older_timm = detected is OFFICIAL and layout is TIMM  # its names were the official ones
+    if layout is not None and layout.name != detected.name and not older_timm:
         raise TransferError(
             f"asked to read the layout {layout.name}, but the names are those of {detected.name}"
         )
