@@ -249,14 +249,16 @@ def test_ops_follow_gpu_nvcc_and_the_users_word(
 
 def test_build_environment_hides_the_gpu_from_a_cpu_build(tmp_path: Path) -> None:
     torch = wheel.Torch("2.14.1+cu130", "13.0", ("9.0",))
-    env = wheel.build_environment("cpu", torch, tmp_path, {"MAX_JOBS": "1"})
+    env = wheel.build_environment("cpu", torch, Path("/v/bin/python"), tmp_path, {"MAX_JOBS": "1"})
     assert (env["CUDA_VISIBLE_DEVICES"], env["FORCE_CUDA"], env["MAX_JOBS"]) == ("", "0", "1")
     assert "-O2" in env["CFLAGS"]
     headers = tmp_path / "nvidia" / "cu13" / "include"
     headers.mkdir(parents=True)
-    env = wheel.build_environment("cuda13.0-sm9_0", torch, tmp_path, {"CUDA_HOME": "/c"})
+    env = wheel.build_environment(
+        "cuda13.0-sm9_0", torch, Path("/v/bin/python"), tmp_path, {"CUDA_HOME": "/c", "PATH": "/b"}
+    )
     assert (env["FORCE_CUDA"], env["TORCH_CUDA_ARCH_LIST"]) == ("1", "9.0")
-    assert env["CPATH"] == str(headers)
+    assert (env["CPATH"], env["PATH"]) == (str(headers), "/v/bin:/b")
     assert int(env["MAX_JOBS"]) >= 1
 
 

@@ -65,8 +65,9 @@ def main():
     from setup_steps.remedies import StepFailed
     from setup_steps.stamps import locked, run_steps
 
-    # A polite kill ends as Ctrl-C does: the running command is stopped and nothing is recorded.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A polite kill or a closed terminal ends as Ctrl-C does: the running command is stopped.
+    for polite in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(polite, signal.default_int_handler)
     wait = "Another set-up of this checkout is running: waiting for it."
     try:
         with locked(Path(VENV + ".lock"), lambda: print(wait, flush=True)):

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .progress import clock, compile_progress, pip_progress, run_logged
+from .progress import clean_environment, clock, compile_progress, pip_progress, run_logged
 from .remedies import StepFailed
 from .stamps import locked
 
@@ -94,7 +94,8 @@ def describe_torch(python: Path) -> Torch:
         "torch.version.cuda, sorted({'%d.%d' % torch.cuda.get_device_capability(i) "
         "for i in range(n)})]))"
     )
-    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
+    command = [str(python), "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
     if done.returncode != 0:
         raise StepFailed(
             f"torch cannot be imported: {done.stderr.strip().splitlines()[-1:]}\n"
@@ -134,11 +135,13 @@ def build_flavour(torch: Torch, ops: str, environ: Mapping[str, str]) -> tuple[s
 
 
 def build_environment(
-    flavour: str, torch: Torch, site: Path, environ: Mapping[str, str]
+    flavour: str, torch: Torch, python: Path, site: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment of the compile command for ``flavour``."""
     env = dict(environ)
-    env.update(CFLAGS=CFLAGS, MMCV_WITH_OPS="1")
+    # The environment is not activated, but ninja is in it.
+    path = os.pathsep.join(filter(None, [str(python.parent), env.get("PATH")]))
+    env.update(CFLAGS=CFLAGS, MMCV_WITH_OPS="1", PATH=path)
     env.setdefault("MAX_JOBS", str(default_jobs(per_job_gib=1.5 if flavour == "cpu" else 3.0)))
     if flavour == "cpu":
         # With a GPU in sight mmcv's setup.py would ask for nvcc.
@@ -221,7 +224,7 @@ def cached_wheel(python: Path, requirement: str, ops: str, site: Path, log: Path
             print(f"      from the cache: {found}", flush=True)
             return found
         source = prepare_source(python, requirement, work, log)
-        env = build_environment(flavour, torch, site, os.environ)
+        env = build_environment(flavour, torch, python, site, clean_environment())
         resumed = sum(1 for _ in source.glob("build/**/*.o"))
         print(
             f"      compiling for {flavour}, {env['MAX_JOBS']} at a time"
@@ -232,7 +235,12 @@ def cached_wheel(python: Path, requirement: str, ops: str, site: Path, log: Path
         shutil.rmtree(fresh, ignore_errors=True)
         command = [str(python), "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation"]
         command += ["-w", str(fresh), str(source)]
-        seconds = run_logged("mmcv", command, log, compile_progress, env=env)
+        try:
+            seconds = run_logged("mmcv", command, log, compile_progress, env=env)
+        except StepFailed as failure:
+            if flavour == "cpu":
+                raise
+            raise StepFailed(f"{failure}\n  or without CUDA ops: RELPOS_OPS=cpu make") from failure
         if not valid_wheel(fresh):
             raise StepFailed(
                 f"Set-up failed in step 'mmcv': the wheel has no compiled ops\n  log:    {log}\n"

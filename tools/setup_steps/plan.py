@@ -1,7 +1,6 @@
 """The steps that make `.venv/`, in the order in which they need each other."""
 
 import hashlib
-import os
 import re
 import shutil
 import sys
@@ -15,6 +14,7 @@ from .stamps import Step
 
 BUILD_TOOLS = ("pip", "setuptools", "wheel", "ninja", "packaging")
 TORCH = ("torch", "torchvision")
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 # Imports what the tools import and uses a compiled op: a finished set-up is one that works.
 SELF_CHECK = """
@@ -56,20 +56,13 @@ def python_of(venv: Path) -> str | None:
     return found.group(1) if found else None
 
 
-def clean_environment() -> dict[str, str]:
-    """Return the environment for pip and python without what would leak other packages in."""
-    env = {
-        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")
-    }
-    env.update(PYTHONNOUSERSITE="1", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")
-    return env
-
-
-def make_venv(venv: Path, log: Path) -> None:
-    """Create ``venv`` anew with the running interpreter."""
+def make_venv(venv: Path, site: Path, log: Path) -> None:
+    """Create ``venv`` with the running interpreter; a sound one that the user made is kept."""
+    if (site / "pip").is_dir() and python_of(venv) == VERSION:
+        return
     shutil.rmtree(venv, ignore_errors=True)
     command = [sys.executable, "-m", "venv", str(venv)]
-    run_logged("venv", command, log, lambda *_: "creating", env=clean_environment())
+    run_logged("venv", command, log, lambda *_: "creating")
 
 
 def steps_for(root: Path, venv: Path) -> list[Step]:
@@ -77,15 +70,14 @@ def steps_for(root: Path, venv: Path) -> list[Step]:
     requirements = root / "requirements.txt"
     pins = read_pins(requirements.read_text())
     python = venv / "bin" / "python"
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    site = venv / "lib" / f"python{version}" / "site-packages"
+    site = venv / "lib" / f"python{VERSION}" / "site-packages"
 
     def log(step: str) -> Path:
         return venv / "logs" / f"{step}.log"
 
     def pip(step: str, usual: str, *arguments: str) -> None:
         command = [str(python), "-m", "pip", "install", *arguments]
-        run_logged(step, command, log(step), pip_progress(usual), env=clean_environment())
+        run_logged(step, command, log(step), pip_progress(usual))
 
     def installed(pattern: str) -> Callable[[], bool]:
         return lambda: any(site.glob(pattern))
@@ -103,7 +95,7 @@ def steps_for(root: Path, venv: Path) -> list[Step]:
 
     def self_check() -> None:
         command = [str(python), "-c", SELF_CHECK]
-        run_logged("check", command, log("check"), lambda *_: "importing", env=clean_environment())
+        run_logged("check", command, log("check"), lambda *_: "importing")
 
     ops = wanted_ops()
     nvcc = find_nvcc() if ops == "cuda" else None
@@ -113,11 +105,11 @@ def steps_for(root: Path, venv: Path) -> list[Step]:
     return [
         Step(
             "venv",
-            f"Python {version} environment in {venv}",
-            (version,),
+            f"Python {VERSION} environment in {venv}",
+            (VERSION,),
             # The log lies beside the environment, which does not exist yet.
-            partial(make_venv, venv, venv.with_name(venv.name + ".log")),
-            lambda: python_of(venv) == version,
+            partial(make_venv, venv, site, venv.with_name(venv.name + ".log")),
+            lambda: python_of(venv) == VERSION,
         ),
         Step("tools", "Build tools", tuple(tools), partial(pip, "tools", "10 s", "-U", *tools)),
         Step(

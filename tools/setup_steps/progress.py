@@ -43,6 +43,14 @@ def pip_progress(usual: str) -> Callable[[str, float], str]:
     return describe
 
 
+def clean_environment() -> dict[str, str]:
+    """Return the environment for pip and python without what would lead them to other packages."""
+    leaks = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
+    env = {key: os.environ[key] for key in os.environ if key not in leaks}
+    env.update(PYTHONNOUSERSITE="1", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")
+    return env
+
+
 class Screen:
     """One line that is rewritten on a terminal; a line every half minute elsewhere."""
 
@@ -81,9 +89,10 @@ def run_logged(
     log_path: Path,
     progress: Callable[[str, float], str],
     env: dict[str, str] | None = None,
-    cwd: Path | None = None,
 ) -> float:
     """Run ``command`` with its output in ``log_path`` (appended); return the seconds it took.
+
+    Without ``env`` it runs in ``clean_environment()``.
 
     Raises:
         StepFailed: the command ended with another status than 0.
@@ -106,8 +115,7 @@ def run_logged(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=env,
-                cwd=str(cwd) if cwd else None,
+                env=env or clean_environment(),
                 start_new_session=True,
             )
         except OSError as error:
