@@ -1,0 +1,42 @@
+"""Arguments of other code bases are refused with the name that they have here."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from mmengine.registry import MODELS
+
+from relpos_mm.models import RelPosSwin
+from relpos_mm.models.renamed_arguments import RENAMED, refuse_unknown
+
+
+def test_every_foreign_name_of_a_config_is_answered_at_once() -> None:
+    official = {"embed_dim": 96, "ape": True, "use_checkpoint": True, "pretrained": "swin.pth"}
+    with pytest.raises(TypeError) as error:
+        MODELS.build({"type": "RelPosSwin", **official})
+    for answer in (
+        "embed_dim -> embed_dims=",
+        "ape -> position=[dict(type='AbsoluteTable')",
+        "use_checkpoint -> with_cp=True",
+        "pretrained -> init_cfg=dict(type='Pretrained'",
+    ):
+        assert answer in str(error.value)
+
+
+def test_typing_errors_get_the_nearest_name_and_others_the_list() -> None:
+    with pytest.raises(TypeError, match=r"window_sise -> did you mean window_size\?"):
+        RelPosSwin(window_sise=7)
+    with pytest.raises(TypeError, match="zzz -> not known; arguments are depths, drop_path_rate"):
+        RelPosSwin(zzz=1)
+
+
+def test_the_answers_name_arguments_that_exist() -> None:
+    known = set(inspect.signature(RelPosSwin).parameters)
+    assert not known & set(RENAMED)
+    for answer in RENAMED.values():
+        assert answer.startswith("no argument") or answer.split("=")[0] in known
+
+
+def test_known_arguments_pass() -> None:
+    refuse_unknown("RelPosSwin", [], ["depths"])
