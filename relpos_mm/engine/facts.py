@@ -16,8 +16,8 @@ _PRECISION = {"Bfloat16OptimWrapper": "bfloat16", "AmpOptimWrapper": "float16"}
 
 def bare_model(model: nn.Module) -> nn.Module:
     """Return the model without DDP and without mmengine's test-time-augmentation wrapper."""
-    while isinstance(getattr(model, "module", None), nn.Module):
-        model = model.module
+    while isinstance(inner := getattr(model, "module", None), nn.Module):
+        model = inner
     return model
 
 
@@ -28,7 +28,7 @@ def uses_tta(model: nn.Module) -> bool:
 
 def data_fact(loader: DataLoader) -> dict[str, Any]:
     """Return class, size and origin of the data set behind a loader."""
-    dataset = loader.dataset
+    dataset: Any = loader.dataset
     inner = dataset
     while not hasattr(inner, "metainfo") and hasattr(inner, "dataset"):
         inner = inner.dataset

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from mmengine.logging import MMLogger, print_log
-from mmengine.model import is_model_wrapper
 from mmengine.optim import DefaultOptimWrapperConstructor, OptimWrapper
 from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
 from torch import nn
@@ -16,6 +15,7 @@ from torch.optim import Optimizer
 from relpos_mm.encodings import position_modules
 
 from .errors import UserError
+from .facts import bare_model
 
 
 @OPTIM_WRAPPER_CONSTRUCTORS.register_module()
@@ -32,9 +32,10 @@ class PositionOptimConstructor(DefaultOptimWrapperConstructor):
         UserError: A key of ``paramwise_cfg.custom_keys`` is part of no parameter's name.
     """
 
+    paramwise_cfg: dict[str, Any]
+
     def __call__(self, model: nn.Module) -> OptimWrapper:
-        if is_model_wrapper(model):
-            model = model.module
+        model = bare_model(model)
         _require_matches(self.paramwise_cfg.get("custom_keys", {}), model)
         # Without any rule mmengine would hand over one bare list of parameters, frozen ones too.
         self.paramwise_cfg = {"bypass_duplicate": True, **self.paramwise_cfg}

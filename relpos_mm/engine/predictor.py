@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import Compose, pseudo_collate
-from mmengine.model import revert_sync_batchnorm
+from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
-from torch import nn
 
 from .checkpoints import read_checkpoint, weights_of
 from .errors import UserError
@@ -62,10 +61,10 @@ class Predictor:
             return picture, self.model.test_step(pseudo_collate([self._prepare(read)]))[0]
 
 
-def _build(cfg: Config, path: str, content: dict[str, Any]) -> nn.Module:
+def _build(cfg: Config, path: str, content: dict[str, Any]) -> BaseModel:
     if cfg.get("data_preprocessor"):
         cfg.model.setdefault("data_preprocessor", cfg.data_preprocessor)
-    model = revert_sync_batchnorm(MODELS.build(cfg.model))
+    model: BaseModel = revert_sync_batchnorm(MODELS.build(cfg.model))
     WeightSources(model).add_checkpoint(path, content, testing=True)
     model.load_state_dict(weights_of(content), strict=False)
     return model

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .errors import UserError
+from .facts import bare_model
 
 
 @HOOKS.register_module()
@@ -36,7 +36,7 @@ class UnusedParameterHook(Hook):
         self._seen = 0
 
     def before_train(self, runner: Runner) -> None:
-        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+        model = bare_model(runner.model)
         trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._waiting = set(trainable)
         self._count = len(trainable)

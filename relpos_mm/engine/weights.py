@@ -116,7 +116,7 @@ class WeightSources:
         Raises:
             UserError: No tensor matches, the encodings differ, or the values did not arrive.
         """
-        for name, module, entry in pretrained_modules(self.model):
+        for name, module, entry in list(pretrained_modules(self.model)):
             path, prefix = str(entry["checkpoint"]), (entry.get("prefix") or "").rstrip(".")
             checkpoint = _read_any(path)
             file = weights_of(checkpoint)

@@ -55,9 +55,10 @@ class ToyModel(BaseModel):
         poison_at: int | None = None,
         unused: bool = False,
         norm: str = "BatchNorm2d",
+        data_preprocessor: Any = None,
         **backbone: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(data_preprocessor=data_preprocessor)
         self.backbone = RelPosSwin(
             **{**SWIN, **backbone}, position=RELONLY if position is None else position
         )
@@ -121,7 +122,9 @@ def toy_runner(work_dir: Path, **changes: Any) -> Runner:
         "default_scope": "mmengine",
         **changes,
     }
-    return Runner(work_dir=str(work_dir), experiment_name=work_dir.name, **arguments)
+    # Loggers are kept by experiment name, which must therefore not repeat between tests.
+    name = str(work_dir).replace("/", "_")
+    return Runner(work_dir=str(work_dir), experiment_name=name, **arguments)
 
 
 def log_of(runner: Runner) -> str:

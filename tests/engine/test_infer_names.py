@@ -1,0 +1,37 @@
+"""Every picture gets files of its own, whatever folders the pictures come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relpos_mm.engine import UserError
+from relpos_mm.engine.infer_cli import name_outputs
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_folders_keep_their_structure_and_equal_names_stay_apart(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    touch(a / "x.png", a / "deep" / "x.png", a / "notes.txt", b / "x.png", b / "X.JPG")
+    jobs = name_outputs([a, b / "x.png", b], Path("out"))
+    assert jobs == {
+        a / "x.png": Path("out/x.png"),
+        a / "deep" / "x.png": Path("out/deep/x.png"),
+        b / "x.png": Path("out/x.png-2"),
+        b / "X.JPG": Path("out/X.JPG"),
+    }
+
+
+def test_a_missing_file_is_left_to_the_reader_and_an_empty_folder_is_refused(
+    tmp_path: Path,
+) -> None:
+    missing = tmp_path / "none.png"
+    assert name_outputs([missing], Path("out")) == {missing: Path("out/none.png")}
+    with pytest.raises(UserError, match="No picture in folder"):
+        name_outputs([tmp_path], Path("out"))
