@@ -62,17 +62,33 @@ def test_parameter_count(task: str, row: str) -> None:
     assert count == PUBLISHED[task] - TABLES + EXTRA[row]
 
 
+# batch, learning rate, weight decay, gradient norm, drop path, small maps
+NUMBERS = {
+    "cascade": (16, 1e-4, 0.05, None, 0.2, "pad"),
+    "upernet": (16, 6e-5, 0.01, None, 0.3, "pad"),
+    "cls": (1024, 1e-3, 0.05, 5.0, 0.2, "shrink"),
+}
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_common_facts(task: str) -> None:
     config = load(f"{task}_swin_t_relonly")
-    assert config.task == TASKS[task]
-    assert config.model.backbone.small_map == ("shrink" if task == "cls" else "pad")
-    assert config.model.backbone.drop_path_rate == (0.3 if task == "upernet" else 0.2)
+    optimizer, backbone = config.optim_wrapper.optimizer, config.model.backbone
+    clip = config.optim_wrapper.get("clip_grad")
+    assert NUMBERS[task] == (
+        config.auto_scale_lr.base_batch_size,
+        optimizer.lr,
+        optimizer.weight_decay,
+        clip.max_norm if clip else None,
+        backbone.drop_path_rate,
+        backbone.small_map,
+    )
+    assert optimizer.type == "AdamW"
+    assert tuple(optimizer.betas) == (0.9, 0.999)
     assert config.optim_wrapper.get("type", "OptimWrapper") == "OptimWrapper"  # no mixed precision
-    assert config.optim_wrapper.optimizer.type == "AdamW"
-    assert tuple(config.optim_wrapper.optimizer.betas) == (0.9, 0.999)
     assert config.auto_scale_lr.base_batch_size == 8 * config.train_dataloader.batch_size
     assert config.auto_scale_lr.enable is False
+    assert config.task == TASKS[task]
     hooks = [hook.type for hook in config.custom_hooks]
     assert {"StartReportHook", "NonFiniteLossHook", "ResultHook"} <= set(hooks)
     assert config.custom_imports.imports == ["relpos_mm"]
@@ -80,10 +96,6 @@ def test_common_facts(task: str) -> None:
 
 def test_cascade_recipe() -> None:
     config = load("cascade_swin_t_relonly")
-    assert config.auto_scale_lr.base_batch_size == 16
-    assert config.optim_wrapper.optimizer.lr == 1e-4
-    assert config.optim_wrapper.optimizer.weight_decay == 0.05
-    assert config.optim_wrapper.get("clip_grad") is None
     assert config.train_cfg.max_epochs == 36
     warm_up, steps = config.param_scheduler
     assert (warm_up.start_factor, warm_up.end, steps.milestones) == (0.001, 500, [27, 33])
@@ -107,10 +119,6 @@ def test_cascade_recipe() -> None:
 
 def test_upernet_recipe() -> None:
     config = load("upernet_swin_t_relonly")
-    assert config.auto_scale_lr.base_batch_size == 16
-    assert config.optim_wrapper.optimizer.lr == 6e-5
-    assert config.optim_wrapper.optimizer.weight_decay == 0.01
-    assert config.optim_wrapper.get("clip_grad") is None
     assert config.train_cfg.max_iters == 160_000
     assert config.model.decode_head.num_classes == config.model.auxiliary_head.num_classes == 150
     assert config.model.auxiliary_head.loss_decode.loss_weight == 0.4
@@ -120,11 +128,7 @@ def test_upernet_recipe() -> None:
 
 def test_cls_recipe() -> None:
     config = load("cls_swin_t_relonly")
-    assert config.auto_scale_lr.base_batch_size == 1024
     assert config.train_dataloader.drop_last
-    assert config.optim_wrapper.optimizer.lr == 1e-3
-    assert config.optim_wrapper.optimizer.weight_decay == 0.05
-    assert config.optim_wrapper.clip_grad.max_norm == 5.0
     assert config.train_cfg.max_epochs == 300
     assert [(a.type, a.alpha) for a in config.model.train_cfg.augments] == [
         ("Mixup", 0.8),

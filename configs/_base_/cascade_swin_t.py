@@ -10,6 +10,7 @@ Cascade Mask R-CNN with Swin-T. Values and sources: docs/recipes.md.
 _base_ = [
     "mmdet::convnext/cascade-mask-rcnn_convnext-t-p4-w7_fpn_4conv1fc-giou_amp-ms-crop-3x_coco.py",
     "./hooks.py",
+    "./swin_t.py",
 ]
 custom_imports = dict(imports=["relpos_mm"], allow_failed_imports=False)
 checkpoint_file = None  # the base's ConvNeXt weights; ours come through load_from
@@ -17,11 +18,7 @@ checkpoint_file = None  # the base's ConvNeXt weights; ours come through load_fr
 model = dict(
     backbone=dict(
         _delete_=True,
-        type="RelPosSwin",
-        embed_dims=96,
-        depths=(2, 2, 6, 2),
-        num_heads=(3, 6, 12, 24),
-        window_size=(7, 7),
+        **_base_.swin_t,
         drop_path_rate=0.2,
         small_map="pad",
     )

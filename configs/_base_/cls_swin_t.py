@@ -1,15 +1,11 @@
 """ImageNet-1k, Swin-T for 300 epochs, without a position encoding yet. Sources: docs/recipes.md."""
 
-_base_ = ["mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py", "./runtime.py"]
+_base_ = ["mmpretrain::swin_transformer/swin-tiny_16xb64_in1k.py", "./runtime.py", "./swin_t.py"]
 
 model = dict(
     backbone=dict(
         _delete_=True,
-        type="RelPosSwin",
-        embed_dims=96,
-        depths=(2, 2, 6, 2),
-        num_heads=(3, 6, 12, 24),
-        window_size=(7, 7),
+        **_base_.swin_t,
         drop_path_rate=0.2,
         out_indices=(3,),
         small_map="shrink",
