@@ -10,7 +10,6 @@ import torch
 from mmcv.cnn.bricks.transformer import PatchEmbed
 from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
-from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
 from relpos_mm.encodings.grid import Grid, Size
@@ -82,9 +81,9 @@ class RelPosSwin(BaseModule):
     ) -> None:
         refuse_unknown("RelPosSwin", unknown, set(signature(RelPosSwin).parameters) - {"unknown"})
         super().__init__(init_cfg=init_cfg)
-        window = to_2tuple(window_size)
-        img_size = to_2tuple(pretrain_img_size)
-        _check(embed_dims, depths, num_heads, window, out_indices, small_map, frozen_stages)
+        window = _pair("window_size", window_size)
+        img_size = _pair("pretrain_img_size", pretrain_img_size)
+        _check(embed_dims, depths, num_heads, out_indices, small_map, frozen_stages)
         self.position_cfg = [dict(cfg) for cfg in position]
         self.small_map = small_map
         self.frozen_stages = frozen_stages
@@ -181,11 +180,20 @@ def _init_linear(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
+def _pair(name: str, value: int | Sequence[int]) -> Size:
+    """``(H, W)`` from one number or two; a tuple, because caches use it as a key."""
+    sides = (value, value) if isinstance(value, int) else tuple(value)
+    if len(sides) != 2 or min(sides) < 1:
+        raise ValueError(
+            f"RelPosSwin: {name} must be a number or (H, W), at least 1, got {value!r}"
+        )
+    return sides[0], sides[1]
+
+
 def _check(
     embed_dims: int,
     depths: Sequence[int],
     num_heads: Sequence[int],
-    window: Size,
     out_indices: Sequence[int],
     small_map: str,
     frozen_stages: int,
@@ -200,8 +208,6 @@ def _check(
                 f"RelPosSwin: stage {i} has {embed_dims * 2**i} channels, which "
                 f"num_heads={heads} does not divide"
             )
-    if min(window) < 1:
-        raise ValueError(f"RelPosSwin: window_size must be at least 1, got {window}")
     if small_map not in ("pad", "shrink"):
         raise ValueError(f"RelPosSwin: small_map must be 'pad' or 'shrink', got {small_map!r}")
     if not out_indices or sorted(set(out_indices)) != list(out_indices):

@@ -48,7 +48,7 @@ def test_a_large_odd_picture_runs_with_every_encoding() -> None:
     assert [tuple(out.shape) for out in outs] == expected_shapes((648, 888), model)
 
 
-@pytest.mark.parametrize("window", [(4, 7), (7, 4), (2, 9), 5])
+@pytest.mark.parametrize("window", [(4, 7), [7, 4], (2, 9), 5])
 def test_non_square_windows_run(window) -> None:
     model = tiny(window_size=window).eval()
     tables = [e.relative_position_bias_table for e in position_modules(model).values()]
@@ -372,7 +372,9 @@ def test_a_batch_gives_each_picture_what_it_gets_alone() -> None:
     [
         ({"num_heads": (1, 2)}, "differ in length"),
         ({"num_heads": (5, 2, 3, 6)}, "stage 0 has 12 channels, which num_heads=5"),
-        ({"window_size": 0}, "window_size must be at least 1"),
+        ({"window_size": 0}, "window_size must be a number or .*, at least 1, got 0"),
+        ({"window_size": (7, 7, 7)}, r"window_size must be .* got \(7, 7, 7\)"),
+        ({"pretrain_img_size": (0, 64)}, "pretrain_img_size must be .* at least 1"),
         ({"small_map": "crop"}, "small_map must be 'pad' or 'shrink', got 'crop'"),
         ({"out_indices": (3, 1)}, "out_indices must rise"),
         ({"out_indices": ()}, "out_indices must rise"),
