@@ -1,8 +1,8 @@
 """The sweep: what every position encoding has to do, one function per demand.
 
 ``CHECKS`` run on every :class:`Case`; ``test_sweep.py`` holds one case per registered class and
-setting. A case states its formula once more in plain scalar code (``embed`` or ``bias``), and the
-sweep compares the encoding with a double loop over it.
+setting. A case states its formula once more in plain scalar code (``embed``, ``bias``, ``logit``,
+``added_value``), and the sweep compares the encoding with a double loop over it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ HOOKS = ("embed", "rotate", "bias", "value", "value_attn")
 
 # Scalar forms of a formula. Embed: (encoding, row, column, grid) -> vector (C,) to add.
 # Bias: (encoding, head, query place, key place) -> number to add to the scaled logit.
+# Logit: (encoding, head, query place, key place, q, k) -> the whole logit, content included.
+# Added value: (encoding, head, query place, key place) -> vector (d,) to add to the value.
 EmbedFormula = Callable[[Any, int, int, Grid], Tensor]
 BiasFormula = Callable[[Any, int, tuple[int, int], tuple[int, int]], Tensor]
+LogitFormula = Callable[[Any, int, tuple[int, int], tuple[int, int], Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,9 @@ class Case:
         cls: The class.
         settings: Constructor arguments; windows and tables must cover ``CANVAS``.
         embed: Scalar form of the ``embed`` hook, if the class has one.
-        bias: Scalar form of the ``bias`` hook, if the class has one.
+        bias: Scalar form of the ``bias`` hook, if it does not look at the content.
+        logit: Scalar form of ``rotate``, and of a ``bias`` that looks at the content.
+        added_value: Scalar form of the ``value_attn`` hook, if the class has one.
         other_size: Arguments that change for another size of the host; empty when nothing does.
         covering: A map that reads every number of the parameters.
     """
@@ -50,6 +55,8 @@ class Case:
     settings: Mapping[str, Any]
     embed: EmbedFormula | None = None
     bias: BiasFormula | None = None
+    logit: LogitFormula | None = None
+    added_value: BiasFormula | None = None
     other_size: Mapping[str, Any] = field(default_factory=dict)
     covering: tuple[int, int] = CANVAS
 
@@ -62,9 +69,14 @@ class Case:
         return encoding
 
 
-def overrides(encoding: PositionEncoding, hook: str) -> bool:
-    """Whether the encoding's class implements ``hook`` itself."""
-    return getattr(type(encoding), hook) is not getattr(PositionEncoding, hook)
+def acts(encoding: PositionEncoding, hook: str) -> bool:
+    """Whether the encoding does anything in ``hook`` with its setting."""
+    if getattr(type(encoding), hook) is getattr(PositionEncoding, hook):
+        return False
+    if hook == "rotate":
+        q, k, _ = random_qkv(Grid(CONTENT))
+        return any(a is not b for a, b in zip(encoding.rotate(q, k, Grid(CONTENT)), (q, k)))
+    return encoding.needs_attn if hook == "value_attn" else True
 
 
 def layer(
@@ -174,9 +186,15 @@ def check_gradients(case: Case) -> None:
 def check_formula(case: Case) -> None:
     """Embed and bias equal a double loop over the scalar formula; no hook goes unproved."""
     encoding = case.build().double()
+    proofs = {
+        "embed": (case.embed,),
+        "rotate": (case.logit,),
+        "bias": (case.bias, case.logit),
+        "value_attn": (case.added_value,),
+    }
     for hook in HOOKS:
-        proof = getattr(case, hook, None)
-        assert overrides(encoding, hook) == (proof is not None), f"no formula proves {hook}"
+        proved = any(proof is not None for proof in proofs.get(hook, ()))
+        assert proved or not acts(encoding, hook), f"no formula proves {hook}"
     for grid in (Grid(CONTENT), Grid((3, 1)), Grid(CANVAS, valid=((4, 5), (7, 2)))):
         height, width = grid.q
         x = random_map(grid.q)
@@ -190,7 +208,7 @@ def check_formula(case: Case) -> None:
                         torch.testing.assert_close(
                             embedded[image, row, column], expected.double(), atol=1e-5, rtol=0
                         )
-        if case.bias is not None:
+        if any((case.bias, case.logit, case.added_value)):
             q, k, v = random_qkv(grid)
             expected = _attention_loop(case, encoding, q, k, v, grid)
             torch.testing.assert_close(attend(q, k, v, [encoding], grid), expected)
@@ -204,15 +222,25 @@ def _attention_loop(
     for image in range(q.shape[0]):
         for head in range(HEADS):
             for i, query in enumerate(places):
+                pairs = [(encoding, head, query, key) for key in places]
                 logits = torch.stack(
                     [
-                        q[image, head, i] @ k[image, head, j] / HEAD_DIM**0.5
-                        + case.bias(encoding, head, query, key)
-                        for j, key in enumerate(places)
+                        _logit(case, pair, q[image, head, i], key)
+                        for pair, key in zip(pairs, k[image, head], strict=True)
                     ]
                 )
-                out[image, head, i] = logits.softmax(0) @ v[image, head]
+                values = v[image, head]
+                if case.added_value is not None:
+                    values = values + torch.stack([case.added_value(*pair) for pair in pairs])
+                out[image, head, i] = logits.softmax(0) @ values
     return out
+
+
+def _logit(case: Case, pair: tuple[Any, ...], q: Tensor, k: Tensor) -> Tensor:
+    if case.logit is not None:
+        return case.logit(*pair, q, k)
+    content = q @ k / HEAD_DIM**0.5
+    return content if case.bias is None else content + case.bias(*pair)
 
 
 def check_translation(case: Case) -> None:
