@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from relpos_mm.transfer import LAYOUTS, Options, Refused, TransferError, export_file, transfer_file
 from relpos_mm.transfer.describe import describe
+
+_CHOICES = {field.name for field in fields(Options)}
 
 
 def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -26,7 +30,7 @@ def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--dry-run", action="store_true", help="report only, write nothing")
     add("--json", metavar="FILE", help="write the report there, too, also of a refused transfer")
     add("--mode", choices=("scale", "extend"), default="scale", help="how bias tables are resized")
-    pair = {"nargs": 2, "type": int, "metavar": ("H", "W")}
+    pair: dict[str, Any] = {"nargs": 2, "type": int, "metavar": ("H", "W")}
     add("--grid", **pair, help="grid of the file's absolute embedding, where it is stored flat")
     add("--window", **pair, help="window of the file, where it is not square")
     add("--prefix-tokens", type=int, default=0, metavar="N", help="class rows before it")
@@ -47,13 +51,12 @@ def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def options_of(args: argparse.Namespace) -> Options:
     """The choices of the command line."""
-    names = Options.__dataclass_fields__
-    values = {name: value for name, value in vars(args).items() if name in names}
-    pairs = {name: value and tuple(value) for name, value in values.items() if name in PAIRS}
-    return Options(**values | pairs)
-
-
-PAIRS = ("grid", "window")
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(args).items()
+        if name in _CHOICES
+    }
+    return Options(**given)
 
 
 def main(arguments: list[str] | None = None) -> int:

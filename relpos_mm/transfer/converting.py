@@ -68,17 +68,15 @@ def convert(
     if weights.unknown:
         raise TransferError(
             f"{len(weights.unknown)} tensors of the backbone are unknown to the layout "
-            f"{weights.layout.name}: {', '.join(weights.unknown[:4])}; this is another network "
-            "than Swin"
+            f"{weights.layout.name}: {', '.join(weights.unknown[:4])}; this is another network"
         )
     state, lost = write_layout(weights, LAYOUTS[target])
     heads = [weights.origin[key] for key in weights.head]
-    named = [key for key, why in weights.dropped.items() if why != BUFFER] + heads + lost
+    buffers = [key for key, why in weights.dropped.items() if why == BUFFER]
+    others = [key for key in weights.dropped if key not in buffers] + heads + lost
     print_log(
         f"convert {weights.layout.name} -> {target}: {len(weights.backbone) - len(lost)} tensors; "
-        f"dropped {len(weights.dropped) + len(heads) + len(lost) - len(named)} index and mask "
-        "buffers, "
-        f"{len(named)} others{': ' if named else ''}{some(named, 8) if named else ''}",
+        f"dropped: {len(buffers)} buffers, {len(others)} others ({some(others, 8)})",
         logger="current",
     )
     return state
@@ -100,9 +98,8 @@ def write_layout(weights: Weights, layout: Layout) -> tuple[dict[str, Tensor], l
             lost.append(canonical)
         elif role not in layout.names:
             raise TransferError(
-                f"{canonical}: the layout {layout.name} has no place for this position "
-                "encoding, so the converted "
-                "network would be another one"
+                f"{canonical}: the layout {layout.name} has no place for this position encoding, "
+                "so the converted network would be another one"
             )
         elif role == "qkv" and layout.qkv_parts:
             for part, third in zip(layout.qkv_parts, value.chunk(3), strict=True):

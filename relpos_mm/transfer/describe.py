@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
+from relpos_mm.transfer.encoding_names import slug_of_types
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.files import read_checkpoint, sha256_of
-from relpos_mm.transfer.fit import encoding_slug
+from relpos_mm.transfer.fit import file_encodings
 from relpos_mm.transfer.layouts import RELPOS
 from relpos_mm.transfer.meta import backbone_config
 from relpos_mm.transfer.source import Weights, read_weights
@@ -75,7 +76,7 @@ def describe(path: str | Path) -> Description:
         return result
     stated = backbone_config(checkpoint)
     result.kind, result.layout, result.prefix = weights.kind, weights.layout.name, weights.prefix
-    result.encoding = encoding_slug(weights, stated)
+    result.encoding = slug_of_types(file_encodings(weights, stated))
     result.other_parts = sorted(weights.parts)
     result.averaged_weights = any(name in checkpoint for name in EMA_CONTAINERS)
     result.parameters = sum(value.numel() for value in weights.backbone.values())

@@ -25,7 +25,7 @@ def unwrap(checkpoint: Any, *, ema: bool = False) -> dict[str, Tensor]:
     Raises:
         TransferError: there is no state dict, or no averaged one.
     """
-    order = CONTAINERS + EMA_CONTAINERS
+    order: tuple[str, ...] = CONTAINERS + EMA_CONTAINERS
     if ema:
         held = set(checkpoint) if isinstance(checkpoint, Mapping) else set()
         if not held & set(EMA_CONTAINERS):
@@ -58,32 +58,28 @@ def find_layout(state: Mapping[str, Tensor], prefix: str | None = None) -> tuple
         for key in state:
             hit = layout.templates["qkv"].match_end(key)
             if hit is not None and hit[1].get("part", "") in ("", *layout.qkv_parts):
-                at = found.setdefault(hit[0], [])
-                if layout not in at:
-                    at.append(layout)
+                layouts = found.setdefault(hit[0], [])
+                if layout not in layouts:
+                    layouts.append(layout)
     if prefix is not None:
-        found = {
-            at: layouts for at, layouts in found.items() if at.rstrip(".") == prefix.rstrip(".")
-        }
+        wanted = prefix.rstrip(".")
+        found = {at: layouts for at, layouts in found.items() if at.rstrip(".") == wanted}
     if not found:
         where = "" if prefix is None else f" under the prefix {prefix!r}"
         raise TransferError(
             f"no Swin backbone in any known layout ({', '.join(LAYOUTS)}){where}; the file has "
-            f"{len(state)} "
-            f"tensors such as {some(state)}. Nothing can be taken from it"
+            f"{len(state)} tensors such as {some(state)}. Nothing can be taken from it"
         )
     if len(found) > 1:
         raise TransferError(
-            "several backbones in one file, under the prefixes "
-            f"{', '.join(map(repr, sorted(found)))}; "
-            "name the one to take (--prefix)"
+            f"several backbones in one file, under the prefixes {', '.join(sorted(found))}; name "
+            "the one to take (--prefix)"
         )
     ((at, layouts),) = found.items()
     if any(key.startswith(at) and ".cpb_mlp." in key for key in state) and RELPOS not in layouts:
         raise TransferError(
             "these are Swin V2 weights (continuous position bias, post-norm blocks), another "
-            "network than the "
-            "Swin of this project; take a Swin V1 file"
+            "network than the Swin of this project; take a Swin V1 file"
         )
     if layouts == [OFFICIAL, TIMM]:
         return _official_or_timm(state, at), at
@@ -110,8 +106,7 @@ def _official_or_timm(state: Mapping[str, Tensor], prefix: str) -> Layout:
     if merging and max(merging) == max(stages):
         raise TransferError(
             f"merging layers in all of the stages {sorted(merging)}: neither official Swin "
-            "(none in the last "
-            "stage) nor timm (none in the first)"
+            "(none in the last stage) nor timm (none in the first)"
         )
     return OFFICIAL
 

@@ -52,7 +52,7 @@ def sha256_of(path: Path) -> str:
 
 
 def read_checkpoint(path: str | Path) -> Any:
-    """Reads a .pth or .safetensors file on the CPU without running code from it.
+    """Read a .pth or .safetensors file on the CPU without running code from it.
 
     Raises:
         TransferError: the file is missing, cut, of another format, or a pickle that needs code.
@@ -110,8 +110,8 @@ def _unsafe_message(path: Path, error: Exception) -> str:
     detail = ", ".join(foreign[:5]) or _first_line(error)
     return (
         f"{path}: a pickle that runs code when it is opened ({detail}), so it was not opened. "
-        "If you trust "
-        "where it comes from, open it with the code that wrote it and save its tensors alone: "
+        "If you trust where it comes from, open it with the code that wrote it and save its "
+        "tensors alone: "
         'torch.save({"state_dict": model.state_dict()}, "weights.pth")'
     )
 
@@ -121,7 +121,7 @@ def _first_line(error: Exception) -> str:
 
 
 def write_checkpoint(path: str | Path, content: dict[str, Any]) -> None:
-    """Writes tensors and plain types to a temporary file beside ``path`` and renames it.
+    """Write tensors and plain types to a temporary file beside ``path`` and renames it.
 
     Raises:
         TransferError: the folder cannot be made or written.

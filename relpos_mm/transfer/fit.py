@@ -48,6 +48,7 @@ class Fit:
         self.wanted = {key: tuple(value.shape) for key, value in shapes}
         self.file_encodings = encodings_of_keys(self.state)
         self._settled: set[str] = set()
+        self._window_fits = False
 
     def run(self) -> dict[str, Tensor]:
         """Sort, resize and check; returns the state of the backbone, without prefix."""
@@ -57,6 +58,10 @@ class Fit:
         self._unflatten()
         for name, module in position_modules(self.target.backbone).items():
             self._resize(f"{name}.", module)
+        if self.options.window and not self._window_fits:
+            reason = f"{self.options.window} is the window of none of the file's tables"
+            self.report.add("problem", ["--window"], reason)
+        self._compare_heads()
         for key in [key for key in self.state if key not in self.wanted]:
             self._not_carried(key, "problem", "the config has no such block or layer (depths)")
         for key, shape in self.wanted.items():
@@ -92,9 +97,12 @@ class Fit:
                 self._not_carried(key, "dropped", "output norm of a dense model")
             elif key not in self.wanted:
                 self._not_carried(key, "dropped", "the config has no such output (out_indices)")
+        reason = "output norm, starts at weight 1 and bias 0"
+        if from_classifier and not kept:
+            reason += " (--keep-final-norm carries a classifier's)"
         for key in self.wanted:
             if RELPOS.templates["stage_norm"].match(key) and key not in self.state:
-                self._model(key, "new", "output norm, starts at weight 1 and bias 0")
+                self._model(key, "new", reason)
 
     def _put_away_stages(self) -> None:
         built, all_stages = len(self.target.backbone.stages), len(self.target.backbone.num_features)
@@ -108,15 +116,19 @@ class Fit:
 
     def _compare_encodings(self) -> None:
         """Refuse other encodings than the file's, or carry out the permission to go on."""
+        report, allowed = self.report, self.options.allow_encoding_mismatch
         model = encodings_of_keys(self.wanted)
-        differ = set(model) ^ set(self.file_encodings)
         configured = {str(cfg["type"]) for cfg in self.target.backbone.position_cfg}
-        if "position" in self.stated:
-            # encodings without parameters show in the file's config only
-            differ |= {str(cfg["type"]) for cfg in self.stated["position"]} ^ configured
+        in_file = file_encodings(self.weights, self.stated)
+        unseen = configured - set(model) - in_file
+        if unseen and self.weights.layout is RELPOS and "position" not in self.stated:
+            in_file |= unseen
+            report.file_encoding = slug_of_types(in_file)
+            reason = "has no tensors, and the file does not say whether it was trained with it"
+            report.add("new", sorted(unseen), reason)
+        differ = in_file ^ configured
         if not differ:
             return
-        report, allowed = self.report, self.options.allow_encoding_mismatch
         report.encoding_mismatch_allowed = allowed
         sides = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
         for name in sorted(differ):
@@ -125,8 +137,17 @@ class Fit:
                 self._not_carried(key, "dropped" if allowed else "problem", why)
             for key in model.get(name, []):
                 self._model(key, "new" if allowed else "problem", f"not in the file, {why}")
-            if name not in model and name not in self.file_encodings and not allowed:
-                report.add("problem", ["position (no tensors)"], why)
+            if name not in model and name not in self.file_encodings:
+                # an encoding without tensors
+                report.add("new" if allowed else "problem", [f"position {name}"], why)
+
+    def _compare_heads(self) -> None:
+        """Heads show in tables; without tables only the file's own config can tell them."""
+        heads = [stage.blocks[0].attn.num_heads for stage in self.target.backbone.stages]
+        stated = list(self.stated.get("num_heads", heads))[: len(heads)]
+        if stated != heads and "RelativeBias" not in self.file_encodings:
+            reason = f"{stated} in the file's own config, {heads} in this one; set num_heads"
+            self.report.add("problem", ["num_heads"], reason)
 
     def _unflatten(self) -> None:
         """Give a flat absolute embedding its grid: from the options, the file's config, or ours."""
@@ -156,8 +177,11 @@ class Fit:
                 self.state, prefix, mode=self.options.mode, source=self._facts(prefix)
             )
         except ValueError as error:
-            key, _, reason = str(error).partition(": ")
-            self._fail(key, reason)
+            text = str(error)
+            key = next((key for key in self.state if text.startswith(f"{key}: ")), None)
+            if key is None:
+                key = next(key for key in self.wanted if key.startswith(prefix))
+            self._fail(key, text.removeprefix(f"{key}: "))
             return
         for record in records:
             shapes = f"{record.old_shape} -> {record.new_shape}"
@@ -172,6 +196,7 @@ class Fit:
             return {}
         fits = table.shape[0] == (2 * window[0] - 1) * (2 * window[1] - 1)
         # stages of a classifier whose map is smaller than the window have smaller tables
+        self._window_fits |= fits
         return {"window_size": window} if fits else {}
 
     def _fail(self, key: str, reason: str) -> None:
@@ -203,7 +228,7 @@ def _config_field(key: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> 
     return "embed_dims"
 
 
-def encoding_slug(weights: Weights, stated: Mapping[str, Any]) -> str:
-    """Slug of a file's encoding: of its tensors, and of the encodings it states that have none."""
-    types = set(encodings_of_keys(weights.backbone))
-    return slug_of_types(types | {str(cfg["type"]) for cfg in stated.get("position", [])})
+def file_encodings(weights: Weights, stated: Mapping[str, Any]) -> set[str]:
+    """Types of a file's encodings: those of its tensors, and those it states that have none."""
+    types = {str(cfg["type"]) for cfg in stated.get("position", [])}
+    return types | set(encodings_of_keys(weights.backbone))

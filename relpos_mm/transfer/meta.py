@@ -8,13 +8,17 @@ from typing import Any
 
 
 def backbone_config(checkpoint: Any) -> dict[str, Any]:
-    """The backbone's config that mmengine wrote into ``meta["cfg"]``; empty where there is none.
+    """The backbone's config that a checkpoint states; empty where there is none.
 
-    A checkpoint's config is Python text. It is parsed, never executed: only literals and ``dict()``
-    calls are read.
+    A file of ours holds it under ``meta["transfer"]``. In mmengine's files ``meta["cfg"]`` is
+    Python text. It is parsed, never executed: only literals and ``dict()`` calls are read.
     """
     meta = checkpoint.get("meta") if isinstance(checkpoint, Mapping) else None
-    text = meta.get("cfg") if isinstance(meta, Mapping) else None
+    if not isinstance(meta, Mapping):
+        return {}
+    if isinstance(meta.get("transfer"), Mapping) and "backbone" in meta["transfer"]:
+        return dict(meta["transfer"]["backbone"])
+    text = meta.get("cfg")
     if not isinstance(text, str):
         return {}
     try:

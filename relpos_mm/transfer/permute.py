@@ -53,10 +53,9 @@ def absolute_to_map(value: Tensor, grid: tuple[int, int] | None, prefix_tokens: 
     if rows != prefix_tokens + height * width:
         raise TransferError(
             f"absolute_pos_embed has {rows} rows, but a grid of {height}x{width} with "
-            f"{prefix_tokens} "
-            f"prefix tokens needs {prefix_tokens + height * width}. Give the grid it was "
-            "trained on "
-            "(--grid H W) and the number of class or register rows before it (--prefix-tokens N)."
+            f"{prefix_tokens} prefix tokens needs {prefix_tokens + height * width}. Give the grid "
+            "it was trained on (--grid H W) and the number of class or register rows before it "
+            "(--prefix-tokens N)."
         )
     tokens = value[:, prefix_tokens:]
     return tokens.transpose(1, 2).unflatten(2, (height, width)).contiguous()

@@ -10,9 +10,10 @@ from torch import Tensor
 from relpos_mm.encodings import position_slug
 from relpos_mm.transfer.converting import convert
 from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
+from relpos_mm.transfer.encoding_names import slug_of_types
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.files import read_checkpoint, sha256_of, write_checkpoint
-from relpos_mm.transfer.fit import Fit, encoding_slug
+from relpos_mm.transfer.fit import Fit, file_encodings
 from relpos_mm.transfer.meta import backbone_config
 from relpos_mm.transfer.options import Options
 from relpos_mm.transfer.report import Report
@@ -60,7 +61,8 @@ def transfer_file(
     if report.of("problem"):
         raise Refused(report)
     if out is not None:
-        write_checkpoint(out, {"state_dict": state, "meta": {"transfer": report.facts()}})
+        facts = report.facts() | {"backbone": target.config}
+        write_checkpoint(out, {"state_dict": state, "meta": {"transfer": facts}})
     return report
 
 
@@ -84,7 +86,7 @@ def fit_checkpoint(
         sha256="",
         layout=weights.layout.name,
         kind=weights.kind,
-        file_encoding=encoding_slug(weights, stated),
+        file_encoding=slug_of_types(file_encodings(weights, stated)),
         config=target.name,
         config_encoding=position_slug(target.backbone.position_cfg),
         model_tensors=len(target.backbone.state_dict()),
@@ -105,10 +107,9 @@ def _check_kind(weights: Weights, options: Options, source: str) -> None:
     if weights.kind in ("detector", "segmentor") and not options.take_backbone:
         raise TransferError(
             f"{source}: a finished {weights.kind} (it has {', '.join(sorted(weights.parts))}), "
-            "where a "
-            "classifier or bare backbone is meant. To test it or go on training it, give it to "
-            "the tools "
-            "of its own config; to start another model from its backbone, add --take-backbone"
+            "where a classifier or bare backbone is meant. To test it or go on training it, give "
+            "it to the tools of its own config; to start another model from its backbone, add "
+            "--take-backbone"
         )
 
 
@@ -141,8 +142,7 @@ def _remedy(report: Report) -> str:
     return (
         f"\nThe position encodings differ: file {report.file_encoding}, config "
         f"{report.config_encoding}. Take the config of the file's encoding or a file of the "
-        "config's; "
-        "--allow-encoding-mismatch starts the missing ones anew and records it."
+        "config's; --allow-encoding-mismatch starts the missing ones anew and records it."
     )
 
 

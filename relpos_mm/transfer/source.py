@@ -14,7 +14,7 @@ from relpos_mm.transfer.detect import find_layout
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.layouts import OFFICIAL, READABLE, RELPOS, TIMM, Layout, Template
 
-_BUFFER = re.compile(r"(.*\.)?(relative_position_index|attn_mask|relative_coords_table|mask_token)")
+_BUFFER = re.compile(r"(.*\.)?(relative_position_index|attn_mask|relative_coords_table)")
 BUFFER = "index, mask and coordinate buffers are rebuilt"
 _DETECTOR = {"rpn_head", "roi_head", "bbox_head", "mask_head", "panoptic_head", "query_embedding"}
 _SEGMENTOR = {"decode_head", "auxiliary_head"}
@@ -98,10 +98,8 @@ def read_weights(
     for canonical, parts in thirds.items():
         absent = [part for part in detected.qkv_parts if part not in parts]
         if absent:
-            raise TransferError(
-                f"{weights.origin[canonical]}: its sibling {' and '.join(absent)} is not in the "
-                "file"
-            )
+            first = weights.origin[canonical]
+            raise TransferError(f"{first}: its sibling {', '.join(absent)} is not in the file")
         weights.backbone[canonical] = torch.cat([parts[part] for part in detected.qkv_parts])
     absolute = RELPOS.names["absolute"]
     if absolute in weights.backbone:
@@ -115,9 +113,12 @@ def read_weights(
 def _sort_key(
     weights: Weights, key: str, value: Tensor, thirds: dict[str, dict[str, Tensor]]
 ) -> None:
-    """Puts one entry of the file where it belongs."""
+    """Put one entry of the file where it belongs."""
     if _BUFFER.fullmatch(key):
         weights.dropped[key] = BUFFER
+        return
+    if key.endswith("mask_token"):
+        weights.dropped[key] = "serves masked pre-training only"
         return
     layout = weights.layout
     inside = key.startswith(weights.prefix)

@@ -49,7 +49,7 @@ def load_target(path: str | Path) -> Target:
         config = Config.fromfile(path)
     except Exception as error:  # a config is code: anything can go wrong in it
         raise TransferError(f"{path}: not a readable config ({error})") from error
-    return build_target(config.get("model") or {}, str(path))
+    return build_target(config.to_dict().get("model") or {}, str(path))
 
 
 def build_target(model: Mapping[str, Any], name: str) -> Target:

@@ -132,6 +132,8 @@ def test_windows_that_are_not_square_are_told() -> None:
     report, _ = run(file, dense())
     assert len(report.of("problem")) == 3
     assert "--window" in report.problems()
+    report, _ = run(file, dense(), window=(5, 5))
+    assert "(5, 5) is the window of none of the file's tables" in report.problems()
     report, state = run(file, dense(), window=(4, 7))
     assert not report.of("problem")
     expected = resize_bias_table(file[TABLE], (4, 7), (4, 4))

@@ -79,6 +79,38 @@ def test_encodings_without_parameters_show_in_the_files_own_config(tmp_path: Pat
         transfer_file(tmp_path / "file.pth", None, config)
 
 
+def test_an_encoding_without_parameters_is_never_assumed_in_foreign_files(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.py", position=[{"type": "Sinusoid2d"}])
+    torch.save(official("noenc"), tmp_path / "file.pth")
+    with pytest.raises(Refused, match="file noenc, config sin2d"):
+        transfer_file(tmp_path / "file.pth", None, config)
+    # a bare file of ours does not tell; the report says so
+    torch.save(build("noenc").state_dict(), tmp_path / "file.pth")
+    report = transfer_file(tmp_path / "file.pth", None, config)
+    reasons = [entry.reason for entry in report.entries if entry.key == "Sinusoid2d"]
+    assert reasons == ["has no tensors, and the file does not say whether it was trained with it"]
+
+
+def test_a_transferred_file_tells_its_own_config(tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.py", position=[{"type": "Sinusoid2d"}])
+    torch.save(build("noenc").state_dict(), tmp_path / "file.pth")
+    transfer_file(tmp_path / "file.pth", tmp_path / "out.pth", config)
+    with pytest.raises(Refused, match="file sin2d, config noenc"):
+        transfer_file(tmp_path / "out.pth", None, write_config(tmp_path / "other.py", "noenc"))
+
+
+def test_heads_without_tables_show_in_the_files_own_config(tmp_path: Path) -> None:
+    stated = backbone_config("noenc", num_heads=(2, 2))
+    content = {
+        "state_dict": build("noenc").state_dict(),
+        "meta": {"cfg": f"model=dict(backbone={stated})"},
+    }
+    torch.save(content, tmp_path / "file.pth")
+    config = write_config(tmp_path / "config.py", "noenc")
+    with pytest.raises(Refused, match=r"\[2, 2\] in the file's own config, \[2, 4\].*num_heads"):
+        transfer_file(tmp_path / "file.pth", None, config)
+
+
 def test_heads(tmp_path: Path) -> None:
     """B029: key, both shapes and the config field."""
     message = r"relative_position_bias_table \(and 1 more\): \(49, 2\) .* \(49, 4\).*num_heads"
