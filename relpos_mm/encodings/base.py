@@ -11,7 +11,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from .grid import Grid, Size
-from .lookup import Lookup
+from .lookup import Lookup, ValueLookup
 from .resize import ResizeMode
 
 Site = Literal["stem", "block", "qk_input"]
@@ -108,6 +108,14 @@ class PositionEncoding(nn.Module):
     def value_attn(self, attn: Tensor, v: Tensor, grid: Grid) -> Tensor | None:
         """Return an output ``(B, h, Nq, d)`` from the attention matrix ``(B, h, Nq, Nk)``."""
         return None
+
+    def value_lookups(self, grid: Grid) -> list[ValueLookup]:
+        """Return the terms of ``value_attn`` unexpanded, if they are rows that pairs pick from.
+
+        An encoding that gives any is asked for these instead of ``value_attn`` where the host
+        computes attention piece by piece.
+        """
+        return []
 
     def no_decay(self) -> tuple[str, ...]:
         """Names of this encoding's own parameters that take no weight decay."""

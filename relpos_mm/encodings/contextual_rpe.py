@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -13,11 +14,10 @@ from torch import Tensor
 from relpos_mm.registry import POSITIONS
 
 from .base import PositionEncoding, Resized
-from .contextual import bucket_mass, project
+from .contextual import project
 from .grid import Grid, Size
 from .irpe_buckets import BucketRule, Index, Semantics, gather_ids
-from .lookup import Lookup
-from .precision import widen
+from .lookup import Lookup, ValueLookup
 from .resize import ResizeMode
 from .rpe_tables import CrossTables, Init, LookupTable
 
@@ -177,19 +177,22 @@ class ContextualRpe(PositionEncoding):
                     terms.append(read.transpose(-2, -1) if side == "q" else read)
         return sum(terms[1:], start=terms[0]) if terms else None
 
+    def value_lookups(self, grid: Grid) -> list[ValueLookup]:
+        if "v" not in self.sides or (grid.prefix and not self.sees_prefix):
+            return []
+        tables = self._tables("v")
+        ids = self._ids(grid, "v", tables[0].device)
+        return [ValueLookup(table, index) for table, index in zip(tables, ids, strict=True)]
+
     def value_attn(self, attn: Tensor, v: Tensor, grid: Grid) -> Tensor | None:
-        if "v" not in self.sides:
-            return None
         hidden = 0 if self.sees_prefix else grid.prefix
-        attn = attn[:, :, hidden:, hidden:]
-        out: Tensor | None = None
-        ids = self._ids(grid, "v", v.device)
-        for table, index in zip(self._tables("v"), ids, strict=True):
-            # A bucket may gather hundreds of small weights, too many for half precision.
-            masses = bucket_mass(widen(attn), index, self.num_buckets).to(v.dtype)
-            term = masses @ _unshared(table).to(v.dtype)
-            out = term if out is None else out + term
-        return out if out is None else F.pad(out, (0, 0, hidden, 0))
+        terms = [
+            lookup.read(attn[:, :, hidden:, hidden:])
+            for lookup in self.value_lookups(replace(grid, prefix=grid.prefix - hidden))
+        ]
+        if not terms:
+            return None
+        return F.pad(sum(terms[1:], start=terms[0]), (0, 0, hidden, 0))
 
     def _tables(self, side: str) -> tuple[Tensor, ...]:
         return self.get_submodule(f"rpe_{side}").tables()  # type: ignore[operator]

@@ -13,7 +13,8 @@ from relpos_mm.encodings.base import PositionEncoding
 from relpos_mm.encodings.grid import Grid
 from relpos_mm.encodings.lookup import Lookup
 
-from .eager import attention_matrix, sliced_attention, worth_slicing
+from .eager import attention_matrix
+from .sliced import sliced_attention, worth_slicing
 
 Impl = Literal["auto", "eager", "fused"]
 
@@ -44,7 +45,8 @@ def attend(
         key_padding_mask: ``(B, Nk)`` bool, True = hidden, as in ``nn.MultiheadAttention``.
         impl: ``eager`` builds the attention matrix, ``fused`` uses
             ``scaled_dot_product_attention``, ``auto`` takes the fused form on CUDA where every
-            encoding allows it (with a trainable bias the CPU kernel falls back and is slower).
+            encoding allows it (with a trainable bias the CPU kernel falls back and is slower), and
+            on large grids on a CPU works in blocks where encodings give ``lookups``.
 
     Returns:
         ``(B, h, Nq, d)`` in the dtype of ``v``.
@@ -105,23 +107,26 @@ def dot_product_attention(
     needs_attn = [encoding for encoding in encodings if encoding.needs_attn]
     if impl == "fused" and needs_attn:
         raise ValueError(f"attend: {needs_attn[0].name} needs the attention matrix: use 'eager'")
-    if impl == "auto":
+    automatic = impl == "auto"
+    if automatic:
         impl = "fused" if q.is_cuda and not needs_attn else "eager"
     scale = q.shape[-1] ** -0.5 if scale is None else scale
 
     factors, lookups, bias = _position_logits(q, k, encodings, grid, scale)
-    sliced = impl == "eager" and not (factors or needs_attn) and worth_slicing(q, k, lookups, bias)
+    found = [encoding.value_lookups(grid) for encoding in needs_attn]
+    values = [lookup for one in found for lookup in one]
+    sliced = automatic and all(found) and not factors and worth_slicing(q, k, bias, lookups, values)
     if not sliced:
         for lookup in lookups:
             bias = lookup.dense() if bias is None else bias + lookup.dense()
     wide = q.dtype if impl == "fused" else torch.promote_types(q.dtype, torch.float32)
     bias = _masked(bias, _combined_mask(mask, key_padding_mask, q.shape[0]), wide)
     q, k = _rotated(q, k, encodings, grid)
+    if sliced:
+        return sliced_attention(q, k, v, bias, lookups, values, scale)
     if impl == "fused":
         return _fused(q, k, v, factors, bias, scale)
 
-    if sliced:
-        return sliced_attention(q, k, v, lookups, bias, scale)
     attn = attention_matrix(q, k, factors, bias, scale).to(v.dtype)
     out = attn @ v
     for encoding in needs_attn:
