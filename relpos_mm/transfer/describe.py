@@ -84,6 +84,9 @@ def describe(path: str | Path) -> Description:
     if head is not None:
         result.num_classes = head.shape[0]
     meta = checkpoint.get("meta")
+    data = meta.get("dataset_meta") if isinstance(meta, dict) else None
+    if result.num_classes is None and isinstance(data, dict) and data.get("classes"):
+        result.num_classes = len(data["classes"])
     made = meta.get("transfer", {}) if isinstance(meta, dict) else {}
     result.made_from = str(made.get("source", ""))
     _measure(result, weights)

@@ -12,6 +12,7 @@ import torch
 
 from relpos_mm.models import RelPosSwin
 from relpos_mm.transfer import convert
+from relpos_mm.transfer.describe import describe
 
 from .helpers import backbone_config, build, same_tensors
 from .test_refusals import official, write_config
@@ -128,6 +129,9 @@ def test_inspect(tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
     assert facts["parameters"] == sum(
         p.numel() for p in build("absrel", out_indices=(1,)).parameters()
     )
+    meta = {"dataset_meta": {"classes": ("cat", "dog")}}
+    torch.save({"state_dict": build().state_dict(), "meta": meta}, tmp_path / "detector.pth")
+    assert describe(tmp_path / "detector.pth").num_classes == 2
     (tmp_path / "cut.pth").write_bytes((tmp_path / "swin.pth").read_bytes()[:5000])
     assert tool.main(["--inspect", str(tmp_path / "swin.pth"), str(tmp_path / "cut.pth")]) == 2
     assert "cannot be used: the file is cut or damaged" in capsys.readouterr().out
