@@ -41,7 +41,7 @@ TASKS = {
         {"num_images": ITERATIONS},
         1,
         ("train_cfg.max_epochs=1",),
-        (),  # after two iterations nothing scores above the config's threshold: no average precision
+        (),  # after two iterations nothing scores above the config's threshold, so no metric
         "annotations/instances_val2017.json",
     ),
     # Batch statistics of the 1 x 1 pooled map need two pictures.
