@@ -195,6 +195,8 @@ def test_pip_progress_shows_the_last_thing_pip_did() -> None:
     assert progress.pip_progress("2 minutes")(log, 1) == (
         "Downloading torch-2.whl (800.0 MB) (usually 2 minutes in all)"
     )
+    log += "Installing collected packages: mpmath, sympy, torch\n"
+    assert progress.pip_progress("2 minutes")(log, 1).startswith("Installing 3 packages (")
 
 
 def test_cache_key_covers_what_the_binary_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,11 @@ def compile_progress(log: str, elapsed_s: float) -> str:
     return f"{done} of {total} files compiled, about {clock(left_s)} left"
 
 
+def count_packages(installing: "re.Match[str]") -> str:
+    """Return "Installing 40 packages" for pip's list of their names."""
+    return f"{installing[1]} {installing[2].count(',') + 1} packages"
+
+
 def pip_progress(usual: str) -> Callable[[str, float], str]:
     """Return a progress function: what pip is doing, and how long the step takes as a rule."""
 
@@ -37,7 +42,8 @@ def pip_progress(usual: str) -> Callable[[str, float], str]:
         doing = re.findall(
             r"^\s*((?:Collecting|Downloading|Building|Installing) .*)$", log, flags=re.MULTILINE
         )
-        now = re.sub(r"\S*/", "", doing[-1])[:60].strip() if doing else "starting"
+        now = re.sub(r"\S*/", "", doing[-1]) if doing else "starting"
+        now = re.sub(r"^(Installing) collected packages: (.*)", count_packages, now)[:60].strip()
         return f"{now} (usually {usual} in all)"
 
     return describe
