@@ -14,7 +14,7 @@ from .grid import Grid, Size
 from .lookup import Lookup, ValueLookup
 from .resize import ResizeMode
 
-Site = Literal["stem", "block", "qk_input"]
+Site = Literal["stem", "stage", "block", "qk_input"]
 Padding = Literal["safe", "needs_valid", "unsafe"]
 
 
@@ -44,8 +44,9 @@ class PositionEncoding(nn.Module):
 
     Class attributes:
         slug: Short name for file names and tables.
-        site: Where ``embed`` is called: ``stem`` (once, after the patch embedding), ``block`` (at
-            the start of every block) or ``qk_input`` (on the input of the q and k projections).
+        site: Where ``embed`` is called: ``stem`` (once, after the patch embedding), ``stage`` (once
+            per stage, after its first block), ``block`` (at the start of every block) or
+            ``qk_input`` (on the input of the q and k projections).
         sees_prefix: True when prefix tokens take part: ``bias``, ``lookups`` and the prefix rows of
             a bias are then the encoding's own. Otherwise hosts strip them and add nothing there.
         needs_attn: True when ``value_attn`` needs the attention matrix, which rules out fused

@@ -69,7 +69,7 @@ def sliced_attention(
     """
     by_key = [lookup.by_key for lookup in logits]
     sources = [lookup.values for lookup in logits] + [value.table.to(v.dtype) for value in values]
-    indices = [lookup.index for lookup in (*logits, *values)]
+    indices = [lookup.index for lookup in logits] + [value.index for value in values]
     return _SlicedAttention.apply(scale, by_key, q, k, v, bias, *sources, *indices)
 
 

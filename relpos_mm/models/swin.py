@@ -35,8 +35,8 @@ class RelPosSwin(BaseModule):
         window_size: Window ``(Wh, Ww)``, or one number for both.
         mlp_ratio: Hidden width of the MLP over the channels.
         position: One dict per encoding (``type`` plus arguments); ``[]`` is none. Encodings of site
-            ``stem`` act once after the patch embedding, every block has its own instance of the
-            others.
+            ``stem`` act once after the patch embedding, of site ``stage`` once per stage after its
+            first block; every block has its own instance of the others.
         pretrain_img_size: Picture size ``(H, W)`` of pre-training: the grid of absolute tables and,
             under ``shrink``, the window of small stages. Inputs may have any size.
         drop_path_rate: Stochastic depth of the last block; grows linearly from 0.
@@ -100,7 +100,7 @@ class RelPosSwin(BaseModule):
         grid = (-(-img_size[0] // patch_size), -(-img_size[1] // patch_size))
         stem = [cfg for cfg in self.position_cfg if site_of(cfg) == "stem"]
         in_blocks = [cfg for cfg in self.position_cfg if site_of(cfg) != "stem"]
-        encodings = build_positions(stem, embed_dims=embed_dims, grid_size=grid)
+        encodings = build_positions(stem, embed_dims=embed_dims, grid_size=grid, window_size=window)
         self.position = nn.ModuleDict({encoding.name: encoding for encoding in encodings})
 
         # Stages behind the last output would own parameters that never receive a gradient.

@@ -14,6 +14,7 @@ from mmengine.model import BaseModule, ModuleList
 from torch import Tensor, nn
 
 from relpos_mm.encodings.grid import Grid, Size
+from relpos_mm.registry import build_positions, site_of
 
 from .window_attention import SmallMap, WindowAttention
 
@@ -92,6 +93,7 @@ class SwinStage(BaseModule):
         embed_dims: Channels of the stage.
         drop_paths: Stochastic depth rate of each block; its length is the depth.
         merge: Whether patch merging follows.
+        position: The ``stage``, ``block`` and ``qk_input`` encodings as config dicts.
         context: ``layer`` (index of the first block), ``depth`` (blocks of the model) and
             ``grid_size`` (pre-training grid of the stage).
         **block: See :class:`SwinBlock` and
@@ -106,15 +108,21 @@ class SwinStage(BaseModule):
         merge: bool,
         context: Mapping[str, Any],
         small_map: SmallMap,
+        position: Sequence[Mapping[str, Any]],
         **block: Any,
     ) -> None:
         super().__init__()
+        of_stage = [cfg for cfg in position if site_of(cfg) == "stage"]
+        in_blocks = [cfg for cfg in position if site_of(cfg) != "stage"]
+        encodings = build_positions(of_stage, embed_dims=embed_dims, **context)
+        self.position = nn.ModuleDict({encoding.name: encoding for encoding in encodings})
         self.blocks = ModuleList(
             SwinBlock(
                 embed_dims,
                 shifted=j % 2 == 1,
                 drop_path=drop_path,
                 small_map=small_map,
+                position=in_blocks,
                 context={**context, "layer": context["layer"] + j},
                 **block,
             )
@@ -124,6 +132,10 @@ class SwinStage(BaseModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the blocks; the map keeps its size (merging is the backbone's next step)."""
-        for block in self.blocks:
+        grid = Grid((x.shape[1], x.shape[2]))
+        for j, block in enumerate(self.blocks):
             x = block(x)
+            if j == 0:
+                for encoding in self.position.values():
+                    x = encoding.embed(x, grid)  # type: ignore[operator]
         return x

@@ -79,6 +79,7 @@ class WindowAttention(BaseModule):
             embed_dims=embed_dims,
             num_heads=num_heads,
             window_size=window_size,
+            shifted=shifted,
             **context,
         )
         for encoding in encodings:
