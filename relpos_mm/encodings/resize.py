@@ -18,13 +18,17 @@ from .grid import Size
 ResizeMode = Literal["scale", "extend"]
 
 
-def resize_bicubic(grid: Tensor, size: Size) -> Tensor:
-    """Resize ``(B, C, H, W)`` to ``size``; the very same tensor when the size is right already."""
+def resize_bicubic(grid: Tensor, size: Size, antialias: bool = False) -> Tensor:
+    """Resize ``(B, C, H, W)`` to ``size``; the very same tensor when the size is right already.
+
+    ``antialias`` takes torch's other cubic kernel (a = -0.5 instead of -0.75), which gives other
+    numbers even when it enlarges.
+    """
     if tuple(grid.shape[-2:]) == tuple(size):
         return grid
     # bfloat16 has no bicubic kernel everywhere, and 8 bits of mantissa would move the grid.
     wide = grid if grid.dtype == torch.float64 else grid.float()
-    return F.interpolate(wide, size=tuple(size), mode="bicubic").to(grid.dtype)
+    return F.interpolate(wide, size=tuple(size), mode="bicubic", antialias=antialias).to(grid.dtype)
 
 
 def resize_absolute(absolute_pos_embed: Tensor, size: Size) -> Tensor:
