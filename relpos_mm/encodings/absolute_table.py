@@ -54,12 +54,23 @@ class AbsoluteTable(PositionEncoding):
         mode: ResizeMode = "scale",
         source: dict[str, Size] | None = None,
     ) -> list[Resized]:
-        """Resize bicubically to this grid; only ``scale`` exists for an absolute table."""
+        """Resize bicubically to this grid; only ``scale`` exists for an absolute table.
+
+        A flat table ``(1, L, C)`` is read row by row when it has exactly this grid's L tokens.
+        """
         key = prefix + "absolute_pos_embed"
         table = state.get(key)
         own = tuple(self.absolute_pos_embed.shape)
         if table is None or tuple(table.shape) == own:
             return []
+        if table.ndim == 3 and tuple(table.shape) == (
+            1,
+            self.grid_size[0] * self.grid_size[1],
+            own[1],
+        ):
+            # The flat form of classifiers; its rows are this model's own pre-training grid.
+            state[key] = table.transpose(1, 2).reshape(own)
+            return [Resized(key, tuple(table.shape), own, "flat rows read as this grid")]
         if table.ndim != 4 or table.shape[:2] != own[:2]:
             raise ValueError(
                 f"{key}: {tuple(table.shape)} in the checkpoint does not fit {own}: the shape must "

@@ -146,3 +146,12 @@ def test_the_window_of_equal_size_but_other_shape_is_resized_when_named() -> Non
 def test_a_table_that_cannot_belong_here_is_refused(encoding, entry, message) -> None:
     with pytest.raises(ValueError, match=message):
         encoding.load_state_dict(entry)
+
+
+def test_flat_absolute_table_of_the_same_grid_is_read_row_by_row() -> None:
+    encoding = AbsoluteTable(embed_dims=4, grid_size=(2, 3))
+    flat = torch.arange(24.0).view(1, 6, 4)
+    encoding.load_state_dict({"absolute_pos_embed": flat})
+    assert torch.equal(encoding.absolute_pos_embed[0, :, 1, 2], flat[0, 5])
+    with pytest.raises(ValueError, match="tools/transfer.py"):
+        encoding.load_state_dict({"absolute_pos_embed": flat[:, :5]})
