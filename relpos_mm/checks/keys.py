@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from mmengine.config import Config
 from mmengine.runner import Runner
@@ -61,10 +63,25 @@ def check_keys(path: Path, heirs: tuple[Path, ...] = ()) -> list[Problem]:
         return []
     inherited = _inherited(path, tree)
     return [
-        _problem(path, name, assigned[name], inherited)
+        _problem(path, name, _Source(ast.unparse(assigned[name])), inherited)
         for name in unread
         # None says that a variable of the base is not used: true, since nothing reads it.
         if not (name in inherited and _is_none(assigned[name]))
+    ]
+
+
+def check_options(path: Path, config: Config, options: Mapping[str, Any]) -> list[Problem]:
+    """Refuse ``--cfg-options`` that reach nothing, by the rule of :func:`check_keys`.
+
+    Args:
+        path: The config file, for the messages.
+        config: That file as it was read.
+        options: Dotted keys and values.
+    """
+    return [
+        _problem(path, key, value, set(config))
+        for key, value in options.items()
+        if key.split(".")[0] not in known_keys()
     ]
 
 
@@ -106,19 +123,14 @@ def _base_path(path: Path, base: str) -> Path:
     return Path(spec.origin).parent / ".mim" / "configs" / inner
 
 
-def _problem(path: Path, name: str, value: ast.expr, inherited: set[str]) -> Problem:
-    shown = _Source(ast.unparse(value))
-    if name in inherited:
-        return Problem(
-            path,
-            name,
-            shown,
-            "the base file has used this variable already, so a new value here reaches nothing",
-            "Set the keys that were built from it, or delete the line",
-        )
-    near = get_close_matches(name, sorted(known_keys() | inherited), n=1)
-    hint = f"Did you mean {near[0]!r}" if near else "Delete it, or use it in this file"
-    return Problem(path, name, shown, "nothing reads this top-level name", hint)
+def _problem(path: Path, key: str, value: object, variables: set[str]) -> Problem:
+    name = key.split(".")[0]
+    if name in variables:
+        reason = "the base file has used this variable already, so a new value here reaches nothing"
+        return Problem(path, key, value, reason, "Set the keys that were built from it instead")
+    near = get_close_matches(name, sorted(known_keys() | variables), n=1)
+    remedy = f"Did you mean {near[0]!r}" if near else "Leave it out, or use it in the same file"
+    return Problem(path, key, value, "nothing reads this top-level name", remedy)
 
 
 class _Source(str):

@@ -35,15 +35,13 @@ def check_tree(root: Path, *, progress: Callable[[str], None] = print) -> list[P
     leaves, bases = config_files(root)
     if not leaves:
         raise FileNotFoundError(f"{root}: no config file here; give a folder such as configs/")
-    problems = [
-        problem
-        for path in [*bases, *leaves]
-        for problem in check_keys(path, heirs=(*bases, *leaves))
-    ]
+    problems: list[Problem] = []
     configs: dict[Path, Config] = {}
-    for path in leaves:
+    for path in [*bases, *leaves]:
         try:
-            configs[path] = Config.fromfile(path)
+            problems += check_keys(path, heirs=(*bases, *leaves))
+            if path in leaves:
+                configs[path] = Config.fromfile(path)
         except Exception as error:  # a config is a program: it can fail in any way
             remedy = "Correct the file; nothing else in it was checked"
             problems.append(Problem(path, "_base_", path.name, f"cannot be read: {error}", remedy))

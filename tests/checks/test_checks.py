@@ -10,7 +10,7 @@ import pytest
 from mmengine.config import Config
 
 import relpos_mm  # noqa: F401  registers what the configs name
-from relpos_mm.checks import check_tree
+from relpos_mm.checks import check_options, check_tree
 from relpos_mm.checks.leaves import differences
 from relpos_mm.checks.tree import check_file
 
@@ -46,6 +46,26 @@ def test_refuses_a_base_variable_that_reaches_nothing(tmp_path: Path) -> None:
 def test_accepts_a_variable_that_the_file_uses(tmp_path: Path) -> None:
     body = "size = 64\ntrain_dataloader = dict(batch_size=size)"
     assert refusals(write(tmp_path, "x_relonly", "cls_swin_t_relonly", body)) == ""
+
+
+def test_refuses_options_that_reach_nothing() -> None:
+    options = {"train_cfg.max_iters": 2, "optim_wraper.clip_grad": None, "data_root": "/elsewhere"}
+    config = load("upernet_swin_t_relonly")
+    typo, variable = map(str, check_options(Path("x.py"), config, options))
+    assert typo.startswith("x.py: optim_wraper.clip_grad = None: nothing reads")
+    assert "Did you mean 'optim_wrapper'" in typo
+    assert variable.startswith("x.py: data_root = '/elsewhere': the base file has used this")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [("model = dict(", "was never closed"), ("_base_ = './nowhere.py'", "nowhere.py")],
+)
+def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, body: str, message: str) -> None:
+    path = tmp_path / "x_relonly.py"
+    path.write_text(body)
+    assert f"{path}: _base_ = 'x_relonly.py': cannot be read: " in refusals(path)
+    assert message in refusals(path)
 
 
 @pytest.mark.parametrize(
