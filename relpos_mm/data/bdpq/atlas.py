@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,7 @@ def faces(*, val: bool) -> tuple[int, ...]:
     return tuple(i for i, name in enumerate(names) if (name in VAL_FACES) == val)
 
 
-@lru_cache(maxsize=None)
+@cache
 def glyph(face: int, letter: str, size_px: int) -> np.ndarray:
     """Coverage of one letter, (h, w) uint8 of 255, cut to its own box.
 

@@ -23,8 +23,8 @@ Range = tuple[int, int]
 class Knobs:
     """Sizes, counts and difficulty. Pixels where a name ends in `_px`, whole percents for `_pct`.
 
-    Ranges include both ends. The defaults were calibrated, see docs/data.md; a study changes one knob
-    at a time.
+    Ranges include both ends. The defaults were calibrated, see docs/data.md; a study changes one
+    knob at a time.
     """
 
     cls_px: int = 48
@@ -49,7 +49,8 @@ class Knobs:
     #: ... and those of `val_shift` in this right part.
     shifted_pct: int = 45
 
-    #: Added to the ground where ink is, of 255. Always brighter: both signs are not learnt in minutes.
+    #: Added to the ground where ink is, of 255. Always brighter: both signs are not learnt in
+    #: minutes. Wide on purpose: strong letters are learnt first and carry the weak ones along.
     contrast: Range = (50, 110)
     #: Horizontal shear of a letter, up to this share of its height, either way.
     slant_pct: int = 12
@@ -85,5 +86,5 @@ class Knobs:
             if len(numbers) != wanted or list(numbers) != sorted(numbers) or numbers[0] < 0:
                 form = "LOW,HIGH" if wanted == 2 else "one number"
                 raise ValueError(f"{setting!r}: {name} takes {form}, not below zero")
-            chosen[name] = numbers if wanted == 2 else numbers[0]
+            chosen[name] = (numbers[0], numbers[1]) if wanted == 2 else numbers[0]
         return cls(**chosen)  # type: ignore[arg-type]

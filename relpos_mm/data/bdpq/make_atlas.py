@@ -1,9 +1,9 @@
 """Writes `atlas.npz`: letters of many faces and crops of photographed textures, as uint8.
 
-Run once by the project, `python -m relpos_mm.data.bdpq.make_atlas`; nobody else needs it. It is the only
-module that needs Pillow, matplotlib (for its fonts) and scikit-image (for its photographs). Font
-rasterisers differ between FreeType versions, so the result is shipped and the generator starts from
-it: this script is the record of where the atlas comes from, not a step of making the data.
+Run once by the project, `python -m relpos_mm.data.bdpq.make_atlas`; nobody else needs it. It is the
+only module that needs Pillow, matplotlib (for its fonts) and scikit-image (for its photographs).
+Font rasterisers differ between FreeType versions, so the result is shipped and the generator starts
+from it: this script records where the atlas comes from and is no step of making the data.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ FACES = (
 def letter_cells(path: Path) -> np.ndarray:
     """The letters of one face, (letters, CELL_PX, CELL_PX) uint8, each centred in its cell.
 
-    One font size for all letters of a face (the largest at which every letter fits), so that `o` stays
-    smaller than `b`; centring each by its own box takes away what the height above the base line
-    would tell about the letter.
+    One font size for all letters of a face (the largest at which every letter fits), so that `o`
+    stays smaller than `b`; centring each by its own box takes away what the height above the base
+    line would tell about the letter.
     """
     for size in range(2 * CELL_PX, 0, -1):
         font = ImageFont.truetype(str(path), size)

@@ -15,9 +15,9 @@ _COLOUR_TYPE = {1: 0, 3: 2}
 def encode_png(picture: np.ndarray) -> bytes:
     """Encodes a grey (H, W) or RGB (H, W, 3) uint8 picture, uncompressed.
 
-    Compressed bytes differ between zlib versions and its replacements, and so would every checksum of
-    the data set. Deflate's "stored" blocks have one possible form, and CRC-32 and Adler-32 are fixed by
-    their standards; pictures of this size take little room anyway and load faster.
+    Compressed bytes differ between zlib versions and its replacements, and so would every checksum
+    of the data set. Deflate's "stored" blocks are laid out here, and CRC-32 and Adler-32 are fixed
+    by their standards; pictures of this size take little room anyway and load faster.
 
     Raises:
         ValueError: for another dtype or shape.

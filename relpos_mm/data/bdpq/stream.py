@@ -13,9 +13,9 @@ T = TypeVar("T")
 class Stream:
     """Random integers for one key, independent of every other key.
 
-    NumPy keeps the raw 64 bits of PCG64 and its seeding stable for ever, but not what `Generator` makes
-    of them, so numbers are derived here. A key per picture makes each picture a function of its index
-    alone: the order of writing and the number of workers do not matter.
+    NumPy keeps the raw 64 bits of PCG64 and its seeding stable for ever, but not what `Generator`
+    makes of them, so numbers are derived here. A key per picture makes each picture a function of
+    its index alone: the order of writing and the number of workers do not matter.
 
     Args:
         key: Non-negative integers, for example seed, split and index.

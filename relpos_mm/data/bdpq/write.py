@@ -40,8 +40,8 @@ def make_mini(
 ) -> Path:
     """Makes the data set, or does nothing when exactly this one is there already.
 
-    Everything is written to a hidden folder beside `out` that is renamed at the end, so an interrupted
-    run leaves no half-made data set.
+    Everything is written to a hidden folder beside `out` that is renamed at the end, so an
+    interrupted run leaves no half-made data set.
 
     Args:
         out: Folder of the data set.
@@ -67,9 +67,9 @@ def make_mini(
         logger.info("%s is there already, nothing to do", out)
         return out / MANIFEST
     with _workshop(out) as folder:
-        manifest = recipe | _write_all(folder, seed, knobs, workers)
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-    counts = ", ".join(f"{n} {name}" for name, n in manifest["counts"].items())
+        made = _write_all(folder, seed, knobs, workers)
+        (folder / MANIFEST).write_text(json.dumps(recipe | made, indent=1, sort_keys=True) + "\n")
+    counts = ", ".join(f"{n} {name}" for name, n in made["counts"].items())
     logger.info("wrote %s: %s", out, counts)
     return out / MANIFEST
 
@@ -115,7 +115,7 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def _workshop(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when the block ends well, and vanishes otherwise."""
+    """A folder beside `out` that takes its place when the block ends well, else vanishes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     for left in out.parent.glob(f".{out.name}.making-*"):
         if not _is_alive(int(left.name.rpartition("-")[2])):
@@ -195,7 +195,7 @@ _Files = list[tuple[str, str]]
 def _write_batch(
     folder: Path, seed: int, knobs: Knobs, kind: str, name: str, batch: range
 ) -> tuple[_Files, list[list[dict[str, Any]]]]:
-    """Writes some pictures of one split; returns (path, sha256) of each file and the annotations."""
+    """Writes some pictures of one split; returns path and sha256 of each file, and annotations."""
     files: _Files = []
     annotations = []
 
