@@ -1,0 +1,57 @@
+"""Make the embedded data set, or a small tree in the layout of a real one.
+
+python tools/data.py make-mini
+python tools/data.py make-tree coco data/coco
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+
+def main() -> int:
+    """Returns 0, or 2 after one message when something stands in the way."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    mini = commands.add_parser("make-mini", help="write the embedded data set bdpq")
+    mini.add_argument("--out", default="data/bdpq", help="its folder (default: data/bdpq)")
+    mini.add_argument("--seed", type=int, default=0, help="seed of the whole set (default: 0)")
+    mini.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
+    mini.add_argument("--force", action="store_true", help="replace a bdpq set of another recipe")
+    mini.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="change the recipe, as in train_scenes=100 letter_px=14,30; see docs/data.md",
+    )
+
+    tree = commands.add_parser("make-tree", help="write a few pictures in a real set's layout")
+    tree.add_argument("layout", choices=("coco", "ade20k", "imagenet"))
+    tree.add_argument("path", help="the folder that a config calls data_root; empty or absent")
+
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    # Imported late so that --help answers at once.
+    from relpos_mm.data.bdpq import Knobs, OtherDataInTheWay, make_mini
+    from relpos_mm.data.trees import TREES
+
+    try:
+        if args.command == "make-mini":
+            knobs = Knobs.parse(args.set)
+            make_mini(args.out, seed=args.seed, knobs=knobs, workers=args.workers, force=args.force)
+        else:
+            logging.info("wrote %s", TREES[args.layout](args.path))
+    except (OtherDataInTheWay, FileExistsError, ValueError) as error:
+        print(f"data.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
