@@ -1,0 +1,64 @@
+"""bdpq letters, a small Swin classifier, without a position encoding yet."""
+
+_base_ = [
+    "mmpretrain::_base_/models/swin_transformer/tiny_224.py",
+    "mmpretrain::_base_/default_runtime.py",
+    "./bdpq.py",
+]
+
+model = dict(
+    backbone=dict(_delete_=True, **_base_.mini_swin, out_indices=(3,), small_map="shrink"),
+    head=dict(num_classes=8, in_channels=192),
+    train_cfg=None,  # mixed pictures are not learnt within minutes
+)
+data_preprocessor = dict(num_classes=8, mean=[127.5] * 3, std=[64.0] * 3, to_rgb=True)
+
+# No flips anywhere: a mirrored b is a d.
+pipeline = [dict(type="LoadImageFromFile"), dict(type="PackInputs")]
+dataset = dict(
+    type="CustomDataset",
+    # In the order of the folder names, which is how mmpretrain numbers them.
+    metainfo=dict(classes=tuple(sorted(_base_.letters))),
+    with_label=True,
+    pipeline=pipeline,
+)
+train_dataloader = dict(
+    batch_size=64,
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type="InfiniteSampler", shuffle=True),
+    dataset=dict(**dataset, data_root=_base_.data_root + "cls/train"),
+)
+val_dataloader = dict(
+    batch_size=100,
+    num_workers=1,
+    sampler=dict(type="DefaultSampler", shuffle=False),
+    dataset=dict(**dataset, data_root=_base_.data_root + "cls/val", test_mode=True),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type="Accuracy", topk=(1,))
+test_evaluator = val_evaluator
+
+train_cfg = dict(type="IterBasedTrainLoop", max_iters=900, val_interval=300)
+val_cfg = dict()
+test_cfg = dict()
+optim_wrapper = dict(
+    type="OptimWrapper",
+    constructor="PositionOptimConstructor",
+    optimizer=dict(type="AdamW", lr=2e-3, weight_decay=0.05),
+    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
+    clip_grad=dict(max_norm=1.0),
+)
+param_scheduler = [
+    dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=100),
+    dict(type="CosineAnnealingLR", eta_min=1e-5, by_epoch=False, begin=100, end=900),
+]
+auto_scale_lr = dict(enable=False, base_batch_size=64)
+default_hooks = dict(
+    logger=dict(interval=50),
+    checkpoint=dict(by_epoch=False, interval=300, max_keep_ckpts=1),
+)
+log_processor = dict(by_epoch=False)
+
+task = "classification"
+protocol = dict(name="bdpq-val", scales=[(48, 48)], flip=False)

@@ -1,0 +1,82 @@
+"""bdpq scenes, a small UperNet, without a position encoding yet."""
+
+_base_ = [
+    "mmseg::_base_/models/upernet_swin.py",
+    "mmseg::_base_/default_runtime.py",
+    "./bdpq.py",
+]
+
+norm_cfg = dict(type="BN", requires_grad=True)
+head = dict(channels=48, num_classes=13, norm_cfg=norm_cfg)
+model = dict(
+    data_preprocessor=dict(mean=[127.5] * 3, std=[64.0] * 3, size=(128, 128)),
+    backbone=dict(_delete_=True, **_base_.mini_swin, small_map="pad"),
+    decode_head=dict(**head, in_channels=[24, 48, 96, 192]),
+    auxiliary_head=dict(**head, in_channels=96),
+)
+
+dataset = dict(
+    type="BaseSegDataset",
+    data_root=_base_.data_root,
+    metainfo=dict(classes=_base_.grounds + _base_.letters, palette=_base_.palette),
+    img_suffix=".png",
+    seg_map_suffix=".png",
+    reduce_zero_label=False,
+)
+pipeline = [
+    dict(type="LoadImageFromFile"),
+    dict(type="LoadAnnotations"),
+    dict(type="PackSegInputs"),
+]
+train_dataloader = dict(
+    batch_size=8,
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type="InfiniteSampler", shuffle=True),
+    dataset=dict(
+        **dataset,
+        data_prefix=dict(img_path="img/train", seg_map_path="seg/train"),
+        pipeline=pipeline,  # no flips anywhere: a mirrored b is a d
+    ),
+)
+val_dataloader = dict(
+    batch_size=8,
+    num_workers=1,
+    sampler=dict(type="DefaultSampler", shuffle=False),
+    dataset=dict(
+        **dataset,
+        data_prefix=dict(img_path="img/val", seg_map_path="seg/val"),
+        test_mode=True,
+        pipeline=pipeline,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU"])
+test_evaluator = val_evaluator
+
+train_cfg = dict(type="IterBasedTrainLoop", max_iters=800, val_interval=800)
+val_cfg = dict(type="ValLoop")
+test_cfg = dict(type="TestLoop")
+optim_wrapper = dict(
+    type="OptimWrapper",
+    constructor="PositionOptimConstructor",
+    optimizer=dict(type="AdamW", lr=1e-3, weight_decay=0.01),
+    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
+    clip_grad=dict(max_norm=5.0),
+)
+param_scheduler = [
+    dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=50),
+    dict(type="PolyLR", power=1.0, eta_min=0.0, by_epoch=False, begin=50, end=800),
+]
+auto_scale_lr = dict(enable=False, base_batch_size=8)
+default_hooks = dict(
+    timer=dict(type="IterTimerHook"),
+    logger=dict(type="LoggerHook", interval=50, log_metric_by_epoch=False),
+    param_scheduler=dict(type="ParamSchedulerHook"),
+    checkpoint=dict(type="CheckpointHook", by_epoch=False, interval=400, max_keep_ckpts=1),
+    sampler_seed=dict(type="DistSamplerSeedHook"),
+    visualization=dict(type="SegVisualizationHook"),
+)
+
+task = "segmentation"
+protocol = dict(name="bdpq-val-single-scale", scales=[(128, 128)], flip=False, mode="whole")

@@ -1,0 +1,5 @@
+"""bdpq letters, small classifier: absolute table and relative position bias."""
+
+_base_ = "./_base_/cls_swin_t.py"
+
+model = dict(backbone=dict(position=[dict(type="AbsoluteTable"), dict(type="RelativeBias")]))
