@@ -1,11 +1,12 @@
 """Content-dependent position terms, without a vector per query/key pair anywhere.
 
-Legend: ``K`` rows of a table of vectors, ``N`` tokens that are multiplied with them, ``M`` tokens on
-the other side, ``h w`` a grid.
+Legend: ``K`` rows of a table of vectors, ``N`` tokens that are multiplied with them, ``M`` tokens
+on the other side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -13,6 +14,17 @@ from torch import Tensor
 
 from .grid import Grid, Size
 from .precision import widen
+
+
+def head_width(embed_dims: int, num_heads: int) -> int:
+    """Width d of one head.
+
+    Raises:
+        ValueError: ``num_heads`` does not divide ``embed_dims``.
+    """
+    if embed_dims % num_heads:
+        raise ValueError(f"num_heads={num_heads} does not divide embed_dims={embed_dims}")
+    return embed_dims // num_heads
 
 
 def project(x: Tensor, table: Tensor) -> Tensor:
@@ -40,20 +52,18 @@ def bucket_mass(attn: Tensor, index: Tensor, num_rows: int) -> Tensor:
 
 
 def axial_term(
-    rows: Tensor,
-    columns: Tensor,
-    row_index: Tensor,
-    column_index: Tensor,
+    products: Sequence[Tensor],
+    indices: Sequence[Tensor],
     grid: Grid,
     factored: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A term that is the sum of one per row offset and one per column offset.
 
     Args:
-        rows: Products ``(B, h, Nq, Ky)`` of the queries with the vectors of row offsets.
-        columns: The same for column offsets, ``(B, h, Nq, Kx)``.
-        row_index: Vector of each pair of a query row and a key row, ``(Hq, Hk)``.
-        column_index: The same for columns, ``(Wq, Wk)``.
+        products: Products of the queries with the vectors of row offsets, ``(B, h, Nq, Ky)``, and
+            of column offsets, ``(B, h, Nq, Kx)``.
+        indices: Vector of each pair of a query row and a key row, ``(Hq, Hk)``, and the same for
+            columns, ``(Wq, Wk)``.
         grid: Grid of the call.
         factored: Return ``(a, b)`` with ``a @ b^T`` equal to the term: ``a (B, h, Nq, Hk + Wk)``
             holds the products and ``b`` marks the row and column of each key.
@@ -61,13 +71,13 @@ def axial_term(
     Returns:
         ``(a, b)`` or the dense term ``(B, h, Nq, Nk)``.
     """
-    (height, width), keys = grid.q, grid.k
-    by_row = pick(rows, row_index.repeat_interleave(width, 0))  # (B, h, Nq, Hk)
-    by_column = pick(columns, column_index.repeat(height, 1))  # (B, h, Nq, Wk)
+    (height, width), (rows, columns) = grid.q, indices
+    by_row = pick(products[0], rows.repeat_interleave(width, 0))  # (B, h, Nq, Hk)
+    by_column = pick(products[1], columns.repeat(height, 1))  # (B, h, Nq, Wk)
     if not factored:
         return (by_row.unsqueeze(-1) + by_column.unsqueeze(-2)).flatten(3)
     a = torch.cat((by_row, by_column), dim=-1)
-    return a, key_axes(keys, a.device).to(a.dtype)
+    return a, key_axes(grid.k, a.device).to(a.dtype)
 
 
 @lru_cache(maxsize=64)

@@ -30,12 +30,13 @@ def offset_set(
         device: Where the tensors are wanted; part of the cache key.
 
     Returns:
-        Offsets ``(P, 2)``, query minus key, rows first, float32; index ``(Nq, Nk)`` int64 into them.
+        Offsets ``(P, 2)``, query minus key, rows first, float32; and an int64 index ``(Nq, Nk)``
+        into them.
     """
     # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
     with torch.inference_mode(False):
         axes = zip(query_size, key_size, step, strict=True)
-        (dy, row), (dx, column) = (_axis_set(*axis, device) for axis in axes)
+        (dy, row), (dx, column) = (axis_set(*axis, device) for axis in axes)
         offsets = torch.cartesian_prod(dy, dx).reshape(-1, 2)
         index = row[:, None, :, None] * len(dx) + column[None, :, None, :]
         # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
@@ -48,10 +49,11 @@ def gather_bias(table: Tensor, index: Tensor) -> Tensor:
     return pairs.permute(2, 0, 1).unsqueeze(0)
 
 
-def _axis_set(
+def axis_set(
     num_queries: int, num_keys: int, step: float, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     """Distinct offsets along one axis ``(P,)`` in rising order and their index ``(nq, nk)``."""
+    # Called from cached functions, see offset_set for the inference mode.
     queries = torch.arange(num_queries, dtype=torch.float64, device=device)
     keys = torch.arange(num_keys, dtype=torch.float64, device=device)
     offsets = queries[:, None] * (num_keys / num_queries) - keys[None, :]

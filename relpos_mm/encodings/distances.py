@@ -1,0 +1,37 @@
+"""Distances between the tokens of a grid, and the head slopes that weigh them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import floor, log2
+
+import torch
+from torch import Tensor
+
+from .grid import Grid, Size
+
+
+def distances(grid: Grid, device: torch.device | str) -> Tensor:
+    """Euclidean distances ``(Nq, Nk)`` in key units times ``Grid.step``, float32."""
+    return _distances(grid.q, grid.k, grid.step, device)
+
+
+@lru_cache(maxsize=32)
+def _distances(
+    query_size: Size, key_size: Size, step: tuple[float, float], device: torch.device | str
+) -> Tensor:
+    # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
+    with torch.inference_mode(False):
+        return Grid(query_size, key_size, step=step).offsets(device).square().sum(-1).sqrt()
+
+
+def geometric_slopes(num_heads: int) -> list[float]:
+    """ALiBi's slopes: ``2^(-8 / h)`` and its powers, for other h the public code's mixture.
+
+    Where h is no power of two the slopes of the next smaller power come first, then every other
+    slope of twice that power.
+    """
+    power = 2 ** floor(log2(num_heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    between = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * (num_heads - power), 2)]
+    return slopes + between
