@@ -1,0 +1,41 @@
+"""Linear penalty on the Euclidean distance (ALiBi in two dimensions)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from relpos_mm.registry import POSITIONS
+
+from .base import PositionEncoding
+from .distances import distances, geometric_slopes
+from .grid import Grid
+
+
+@POSITIONS.register_module()
+class Alibi2d(PositionEncoding):
+    """``softmax(q k^T / sqrt(d) - m_h |p_q - p_k|)`` with a fixed slope per head.
+
+    Source: ALiBi ("Train Short, Test Long", section 3) in CROMA's 2-D form. Slopes are ALiBi's: the
+    powers of ``2^(-8 / h)``, and its public mixture where h is no power of two. Scale rule: added
+    after scaling. The distance is Euclidean, so neither sign nor axis order matters; it counts in
+    units of ``Grid.step``. No parameters; recomputed in float32 for every size.
+
+    Args:
+        num_heads: Attention heads h.
+    """
+
+    slug: ClassVar[str] = "alibi"
+
+    def __init__(self, *, num_heads: int) -> None:
+        super().__init__()
+        self.slopes = tuple(geometric_slopes(num_heads))
+
+    def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
+        slopes = torch.tensor(self.slopes, device=q.device)[:, None, None]
+        return (-slopes * distances(grid, q.device)).unsqueeze(0)  # (1, h, Nq, Nk)
+
+    def extra_repr(self) -> str:
+        return f"num_heads={len(self.slopes)}"

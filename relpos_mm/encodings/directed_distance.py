@@ -1,0 +1,142 @@
+"""Distance penalties with heads that look in one direction only (LookHere)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from relpos_mm.registry import POSITIONS
+
+from .base import PositionEncoding
+from .distances import distances
+from .grid import Grid, Size
+
+# A head sees the keys that lie in all directions of its tuple; offsets are query minus key.
+_VIEWS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "halves": (("up",), ("down",), ("left",), ("right",)),
+    "corners": (("up", "left"), ("up", "right"), ("down", "left"), ("down", "right")),
+    "triangles": (("upward",), ("downward",), ("leftward",), ("rightward",)),
+    "eighths": (
+        ("upward", "left"),
+        ("downward", "left"),
+        ("leftward", "up"),
+        ("rightward", "up"),
+        ("upward", "right"),
+        ("downward", "right"),
+        ("leftward", "down"),
+        ("rightward", "down"),
+    ),
+}
+_UNDIRECTED = (1 / 4, 1 / 16, 1 / 64, 1 / 256)
+
+
+@POSITIONS.register_module()
+class DirectedDistance(PositionEncoding):
+    """``B = -slope * layer_slope * head_slope * |p_q - p_k|`` in a head's view, else -infinity.
+
+    Source: LookHere, section 3, and its public code. The views are half planes (up, down, left,
+    right), quadrants (up-left, up-right, down-left, down-right), triangles of 90 degrees (up, down,
+    left, right) or the eight triangles of 45 degrees. Directed heads come first, the directions in
+    turn, with head slope 1/2 in the first turn, 1/4 in the next and so on; undirected heads follow
+    with slopes 1/4, 1/16, 1/64, 1/256. The public code knows 6, 12 and 16 heads (4 + 2, 8 + 4, 8 +
+    8); the rule for any number here is ``4 max(h // 6, 1)`` directed heads from 4 heads on and none
+    below, which gives those. The layer slope falls from 1.5 in the first block of the model to 0.5
+    in the last.
+
+    Scale rule: added after scaling. Sign rule: "up" sees keys whose row is not greater. A token
+    always sees itself, so no mask of the host can leave a row without a finite number. The public
+    code keeps the bias in bfloat16 (distances above 256 lose their last bit) with its largest
+    number for infinity; here it is float32 with infinity.
+
+    No parameters; recomputed for every size. Distances count in units of ``Grid.step``.
+
+    Args:
+        num_heads: Attention heads h.
+        layer: Index of the block in the model; None leaves the layer slope out.
+        depth: Number of blocks of the model.
+        directions: ``halves``, ``corners``, ``triangles`` or ``eighths``.
+        undirected: Number of heads that see everything; by default the rule above.
+        slope: Factor of the whole bias; a smaller one looks further on larger maps.
+
+    Raises:
+        ValueError: Unknown ``directions``, or ``undirected`` or ``layer`` outside their range.
+    """
+
+    slug: ClassVar[str] = "lookhere"
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        layer: int | None = None,
+        depth: int | None = None,
+        directions: Literal["halves", "corners", "triangles", "eighths"] = "halves",
+        undirected: int | None = None,
+        slope: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if directions not in _VIEWS:
+            known = ", ".join(_VIEWS)
+            raise ValueError(f"DirectedDistance: directions must be {known}, got {directions!r}")
+        if undirected is None:
+            directed = 4 * max(num_heads // 6, 1) if num_heads >= 4 else 0
+            undirected = num_heads - directed
+        if not 0 <= undirected <= num_heads:
+            raise ValueError(f"DirectedDistance: {undirected} undirected of {num_heads} heads")
+        if (layer is None) != (depth is None) or not 0 <= (layer or 0) < (depth or 1):
+            raise ValueError(f"DirectedDistance: layer {layer} of depth {depth}")
+        self.directions = directions
+        self.undirected = undirected
+        if layer is not None and depth is not None:
+            slope *= 1.5 - layer / max(depth - 1, 1)
+        slopes = _head_slopes(num_heads - undirected, undirected, len(_VIEWS[directions]))
+        self.slopes = tuple(slope * head_slope for head_slope in slopes)
+
+    def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
+        slopes = torch.tensor(self.slopes, device=q.device)[:, None, None]
+        penalty = slopes * distances(grid, q.device)
+        hidden = hidden_pairs(grid.q, grid.k, self.directions, q.device)
+        directed = len(self.slopes) - self.undirected
+        turn = torch.arange(directed, device=q.device) % len(hidden)
+        penalty[:directed].masked_fill_(hidden[turn], inf)
+        return -penalty.unsqueeze(0)  # (1, h, Nq, Nk)
+
+    def extra_repr(self) -> str:
+        return f"directions={self.directions!r}, slopes={self.slopes}, undirected={self.undirected}"
+
+
+def _head_slopes(directed: int, undirected: int, turn: int) -> list[float]:
+    """Slope of every head: halved after each turn of the directions; undirected ones share four."""
+    shares = max(undirected, len(_UNDIRECTED))
+    return [2.0 ** -(head // turn + 1) for head in range(directed)] + [
+        _UNDIRECTED[head * len(_UNDIRECTED) // shares] for head in range(undirected)
+    ]
+
+
+@lru_cache(maxsize=32)
+def hidden_pairs(
+    query_size: Size, key_size: Size, directions: str, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Pairs outside each direction's view ``(4|8, Nq, Nk)`` bool, True = hidden."""
+    # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
+    with torch.inference_mode(False):
+        # Pooled queries that lie between keys stand on the one before, so that each sees a key.
+        queries = Grid(query_size, key_size).coords("q", device).floor()
+        keys = Grid(query_size, key_size).coords("k", device)
+        dy, dx = (queries[:, None] - keys[None, :]).unbind(-1)
+        sees = {
+            "up": dy >= 0,
+            "down": dy <= 0,
+            "left": dx >= 0,
+            "right": dx <= 0,
+            "upward": dy >= dx.abs(),
+            "downward": -dy >= dx.abs(),
+            "leftward": dx >= dy.abs(),
+            "rightward": -dx >= dy.abs(),
+        }
+        views = [torch.stack([sees[name] for name in view]).all(0) for view in _VIEWS[directions]]
+        return ~torch.stack(views)
