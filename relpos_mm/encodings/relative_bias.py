@@ -25,15 +25,23 @@ class RelativeBias(PositionEncoding):
     ``relative_position_bias_table ((2 Wh - 1)(2 Ww - 1), heads)`` and starts from a truncated
     normal of 0.02. A grid smaller than the window reads the central offsets.
 
+    ``content=False`` is the row "rel. pos. w/o app." of Table 4: the logits of a query on the grid
+    are B alone. The content term is ``scale q k^T`` whatever the host's scale is, so ``rotate``
+    replaces q by zeros, which keep a (zero) gradient; it stands last in a list with other rotating
+    encodings. Biases of other encodings in the list stay, they read the raw q and k, and prefix
+    tokens keep their own content logits as queries.
+
     Args:
         num_heads: Attention heads h.
         window_size: Largest grid ``(Wh, Ww)`` that one attention call may have.
+        content: Keep the content term ``q k^T``.
     """
 
     slug: ClassVar[str] = "rel"
 
-    def __init__(self, *, num_heads: int, window_size: Size) -> None:
+    def __init__(self, *, num_heads: int, window_size: Size, content: bool = True) -> None:
         super().__init__()
+        self.content = content
         self.window_size: Size = (window_size[0], window_size[1])
         self.relative_position_bias_table = nn.Parameter(
             torch.empty(table_rows(self.window_size), num_heads)
@@ -46,6 +54,12 @@ class RelativeBias(PositionEncoding):
         # (Nq, Nk) rows of (heads) -> (1, heads, Nq, Nk)
         gathered = table.index_select(0, index.flatten()).view(*index.shape, -1)
         return gathered.permute(2, 0, 1).unsqueeze(0)
+
+    def rotate(self, q: Tensor, k: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        if self.content:
+            return q, k
+        # Not q * 0, which is NaN for an infinite q.
+        return q.masked_fill(torch.ones((), dtype=torch.bool, device=q.device), 0.0), k
 
     def transfer(
         self,
