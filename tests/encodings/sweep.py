@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ HOOKS = ("embed", "rotate", "bias", "value", "value_attn")
 # Added value: (encoding, head, query place, key place) -> vector (d,) to add to the value.
 EmbedFormula = Callable[[Any, int, int, Grid], Tensor]
 BiasFormula = Callable[[Any, int, tuple[int, int], tuple[int, int]], Tensor]
+# Content: (encoding, map (H, W, C), row, column, grid) -> vector (C,) to add, read off the map.
+ContentFormula = Callable[[Any, Tensor, int, int, Grid], Tensor]
 LogitFormula = Callable[[Any, int, tuple[int, int], tuple[int, int], Tensor, Tensor], Tensor]
 
 
@@ -43,22 +45,33 @@ class Case:
     Attributes:
         cls: The class.
         settings: Constructor arguments; windows and tables must cover ``CANVAS``.
-        embed: Scalar form of the ``embed`` hook, if the class has one.
+        embed: Scalar form of the ``embed`` hook, if it does not look at the content.
+        embed_content: Scalar form of the ``embed`` hook, if it does.
+        value: Scalar form of the ``value`` hook, if the class has one.
         bias: Scalar form of the ``bias`` hook, if it does not look at the content.
         logit: Scalar form of ``rotate``, and of a ``bias`` that looks at the content.
         added_value: Scalar form of the ``value_attn`` hook, if the class has one.
         other_size: Arguments that change for another size of the host; empty when nothing does.
         covering: A map that reads every number of the parameters.
+        invisible: Parameters that add the same number to all logits of a query, which softmax
+            ignores.
+        coarse: Factor on the tolerance in half precision, for large logits that it rounds.
+        relu: Whether a ReLU may hide single numbers of a parameter from every offset.
     """
 
     cls: type[PositionEncoding]
     settings: Mapping[str, Any]
     embed: EmbedFormula | None = None
+    embed_content: ContentFormula | None = None
+    value: ContentFormula | None = None
     bias: BiasFormula | None = None
     logit: LogitFormula | None = None
     added_value: BiasFormula | None = None
     other_size: Mapping[str, Any] = field(default_factory=dict)
     covering: tuple[int, int] = CANVAS
+    invisible: frozenset[str] = frozenset()
+    coarse: int = 1
+    relu: bool = False
 
     def build(self, **changes: Any) -> PositionEncoding:
         """Return the encoding with large parameters, so that a wrong one shows."""
@@ -75,7 +88,9 @@ def acts(encoding: PositionEncoding, hook: str) -> bool:
         return False
     if hook == "rotate":
         q, k, _ = random_qkv(Grid(CONTENT))
-        return any(a is not b for a, b in zip(encoding.rotate(q, k, Grid(CONTENT)), (q, k)))
+        return any(
+            a is not b for a, b in zip(encoding.rotate(q, k, Grid(CONTENT)), (q, k), strict=True)
+        )
     return encoding.needs_attn if hook == "value_attn" else True
 
 
@@ -149,15 +164,17 @@ def check_dtypes(case: Case) -> None:
     expected = layer(exact, x, grid, key_padding_mask=hidden)
     for dtype, tolerance in (
         (torch.float32, 2e-6),
-        (torch.bfloat16, 0.02),
-        (torch.float16, 0.002),
+        (torch.bfloat16, 0.02 * case.coarse),
+        (torch.float16, 0.002 * case.coarse),
     ):
         encoding = copy.deepcopy(exact).to(dtype)
         assert encoding.embed(x.to(dtype), grid).dtype == dtype
         for impl in ("eager", *(() if encoding.needs_attn else ("fused",))):
             out = layer(encoding, x.to(dtype), grid, key_padding_mask=hidden, impl=impl)
             assert out.dtype == dtype
-            assert change(out.double(), expected) < tolerance, (dtype, impl)
+            # A hidden query's own output is never used, and may see hidden keys alone.
+            shown = ~hidden.view(2, *CANVAS)
+            assert change(out[shown].double(), expected[shown]) < tolerance, (dtype, impl)
 
 
 def check_autocast(case: Case) -> None:
@@ -180,14 +197,19 @@ def check_gradients(case: Case) -> None:
     layer(encoding, x, Grid(case.covering)).square().sum().backward()
     for name, parameter in encoding.named_parameters():
         assert parameter.grad is not None, name
-        assert parameter.grad.ne(0).all(), name
+        if name in case.invisible:
+            assert parameter.grad.abs().max() < 1e-12, name
+        else:
+            reached = parameter.grad.ne(0)
+            assert reached.any() if case.relu else reached.all(), name
 
 
 def check_formula(case: Case) -> None:
     """Embed and bias equal a double loop over the scalar formula; no hook goes unproved."""
     encoding = case.build().double()
     proofs = {
-        "embed": (case.embed,),
+        "embed": (case.embed, case.embed_content),
+        "value": (case.value,),
         "rotate": (case.logit,),
         "bias": (case.bias, case.logit),
         "value_attn": (case.added_value,),
@@ -208,39 +230,60 @@ def check_formula(case: Case) -> None:
                         torch.testing.assert_close(
                             embedded[image, row, column], expected.double(), atol=1e-5, rtol=0
                         )
+        if case.embed_content is not None:
+            added = encoding.embed(x, grid) - x
+            _compare_content(case.embed_content, encoding, x, added, grid)
+        if case.value is not None:
+            v = x.flatten(1, 2).unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2)
+            added = encoding.value(v, grid).transpose(1, 2).reshape(x.shape)
+            _compare_content(case.value, encoding, x, added, grid)
         if any((case.bias, case.logit, case.added_value)):
             q, k, v = random_qkv(grid)
-            expected = _attention_loop(case, encoding, q, k, v, grid)
-            torch.testing.assert_close(attend(q, k, v, [encoding], grid), expected)
+            some = range(0, grid.num_queries, 1 + grid.num_queries // 20)
+            expected = _attention_loop(case, encoding, q, k, v, grid, some)
+            out = attend(q, k, v, [encoding], grid)[:, :, list(some)]
+            torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)  # float32 coordinates
 
 
+def _compare_content(
+    formula: ContentFormula, encoding: PositionEncoding, x: Tensor, added: Tensor, grid: Grid
+) -> None:
+    for image in range(2):
+        one = Grid(grid.q, valid=None if grid.valid is None else (grid.valid[image],))
+        for row in range(grid.q[0]):
+            for column in range(grid.q[1]):
+                expected = formula(encoding, x[image], row, column, one)
+                torch.testing.assert_close(added[image, row, column], expected)
+
+
+@torch.no_grad()
 def _attention_loop(
-    case: Case, encoding: PositionEncoding, q: Tensor, k: Tensor, v: Tensor, grid: Grid
+    case: Case,
+    encoding: PositionEncoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    grid: Grid,
+    queries: Sequence[int],
 ) -> Tensor:
+    """Outputs ``(B, h, len(queries), d)`` of some queries, pair by pair."""
     places = [(row, column) for row in range(grid.q[0]) for column in range(grid.q[1])]
-    out = torch.empty_like(q)
-    for image in range(q.shape[0]):
-        for head in range(HEADS):
-            for i, query in enumerate(places):
-                pairs = [(encoding, head, query, key) for key in places]
-                logits = torch.stack(
-                    [
-                        _logit(case, pair, q[image, head, i], key)
-                        for pair, key in zip(pairs, k[image, head], strict=True)
-                    ]
-                )
-                values = v[image, head]
-                if case.added_value is not None:
-                    values = values + torch.stack([case.added_value(*pair) for pair in pairs])
-                out[image, head, i] = logits.softmax(0) @ values
+    out = torch.empty_like(q[:, :, : len(queries)])
+    for head in range(HEADS):
+        for row, i in enumerate(queries):
+            pairs = [(encoding, head, places[i], key) for key in places]
+            added = [case.added_value(*pair) for pair in pairs] if case.added_value else []
+            bias = [float(case.bias(*pair)) for pair in pairs] if case.bias else [0.0]
+            for image in range(q.shape[0]):
+                query, keys = q[image, head, i], k[image, head]
+                if case.logit is None:
+                    logits = keys @ query / HEAD_DIM**0.5 + torch.tensor(bias, dtype=q.dtype)
+                else:
+                    both = zip(pairs, keys, strict=True)
+                    logits = torch.stack([case.logit(*pair, query, key) for pair, key in both])
+                values = v[image, head] + (torch.stack(added) if case.added_value else 0)
+                out[image, head, row] = logits.softmax(0) @ values
     return out
-
-
-def _logit(case: Case, pair: tuple[Any, ...], q: Tensor, k: Tensor) -> Tensor:
-    if case.logit is not None:
-        return case.logit(*pair, q, k)
-    content = q @ k / HEAD_DIM**0.5
-    return content if case.bias is None else content + case.bias(*pair)
 
 
 def check_translation(case: Case) -> None:
