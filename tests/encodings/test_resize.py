@@ -138,8 +138,8 @@ def test_the_window_of_equal_size_but_other_shape_is_resized_when_named() -> Non
         ),
         (
             AbsoluteTable(embed_dims=48, grid_size=(8, 8)),
-            {"absolute_pos_embed": torch.zeros(1, 64, 48)},
-            r"absolute_pos_embed: \(1, 64, 48\).*flat.*tools/transfer.py",
+            {"absolute_pos_embed": torch.zeros(1, 65, 48)},
+            r"absolute_pos_embed: \(1, 65, 48\).*flat.*tools/transfer.py",
         ),
     ],
 )
