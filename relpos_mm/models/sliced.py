@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from relpos_mm.encodings.contextual import bucket_mass
 from relpos_mm.encodings.lookup import Lookup, ValueLookup
@@ -147,8 +146,9 @@ class _SlicedAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():  # that is, under create_graph
+            raise RuntimeError("attend: second derivatives on large grids need impl='eager'")
         call = _Call.unpack(ctx.scale, ctx.by_key, *ctx.saved_tensors)
         grad_q, grad_k, grad_v = (torch.zeros_like(tensor) for tensor in (call.q, call.k, call.v))
         grad_rows = [torch.zeros_like(lookup.values) for lookup in call.logits]

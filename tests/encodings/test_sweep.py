@@ -8,41 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from relpos_mm.encodings import AbsoluteTable, Grid, PositionEncoding, RelativeBias, Sinusoid2d
+from relpos_mm.encodings import AbsoluteTable, Grid, PositionEncoding, Sinusoid2d
 from relpos_mm.registry import POSITIONS
 
-from .sweep import CANVAS, CHANNELS, CHECKS, HEADS, Case
+from .cubic import cubic_vector
+from .relative_cases import RELATIVE_CASES
+from .rotary_and_map_cases import ROTARY_AND_MAP_CASES
+from .sweep import CHANNELS, CHECKS, Case
 
 
 def absolute_vector(encoding: AbsoluteTable, row: int, column: int, grid: Grid) -> Tensor:
-    """Cubic convolution (a = -0.75) at the pixel centre, edges repeated, one place at a time."""
-    table = encoding.absolute_pos_embed[0]
-    out = torch.zeros(table.shape[0], dtype=table.dtype)
-    for tap_y, weight_y in cubic_taps(row, grid.q[0], table.shape[1]):
-        for tap_x, weight_x in cubic_taps(column, grid.q[1], table.shape[2]):
-            out += weight_y * weight_x * table[:, tap_y, tap_x].detach()
-    return out
-
-
-def cubic_taps(place: int, size: int, source: int) -> list[tuple[int, float]]:
-    centre = (place + 0.5) * source / size - 0.5
-    first = int(centre // 1) - 1
-    taps = []
-    for tap in range(first, first + 4):
-        t = abs(centre - tap)
-        weight = 1.25 * t**3 - 2.25 * t**2 + 1 if t <= 1 else -0.75 * (t**3 - 5 * t**2 + 8 * t - 4)
-        taps.append((min(max(tap, 0), source - 1), weight))
-    return taps
-
-
-def table_entry(
-    encoding: RelativeBias, head: int, query: tuple[int, int], key: tuple[int, int]
-) -> Tensor:
-    """Row of the offset in a list of all offsets, rows first, from the most negative on."""
-    height, width = encoding.window_size
-    offsets = [(y, x) for y in range(1 - height, height) for x in range(1 - width, width)]
-    row = offsets.index((query[0] - key[0], query[1] - key[1]))
-    return encoding.relative_position_bias_table[row, head]
+    return cubic_vector(encoding.absolute_pos_embed[0], row, column, grid.q)
 
 
 def waves(position: float, quarter: int, temperature: float) -> list[tuple[float, float]]:
@@ -83,19 +59,6 @@ CASES = {
         embed=absolute_vector,
         other_size={"grid_size": (9, 5)},
     ),
-    "relative bias": Case(
-        RelativeBias,
-        {"num_heads": HEADS, "window_size": CANVAS},
-        bias=table_entry,
-        other_size={},  # a table of a non-square window needs its window named: test_resize.py
-    ),
-    "relative bias, square window": Case(
-        RelativeBias,
-        {"num_heads": HEADS, "window_size": (8, 8)},
-        bias=table_entry,
-        other_size={"window_size": (5, 9)},
-        covering=(8, 8),
-    ),
     "sines": Case(Sinusoid2d, {"embed_dims": CHANNELS}, embed=plain_vector),
     "sines, columns first, axes apart": Case(
         Sinusoid2d,
@@ -112,6 +75,8 @@ CASES = {
         {"embed_dims": CHANNELS, "form": "detr", "normalize": False, "scale": 2 * pi},
         embed=detr_vector,
     ),
+    **RELATIVE_CASES,
+    **ROTARY_AND_MAP_CASES,
 }
 
 
