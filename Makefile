@@ -33,7 +33,7 @@ test: setup ## unit tests, then the short trainings
 	$(PYTEST) -n $(JOBS) -m "train and not nightly"
 
 nightly: setup ## full-size models on the CPU: long
-	$(PYTEST) -n $(JOBS) -m nightly
+	$(PYTEST) -n $(JOBS) -m nightly --timeout 10800
 
 lint: setup ## style, spelling, types
 	$(VENV_PYTHON) -m ruff check .
