@@ -19,14 +19,14 @@ from .resize import ResizeMode, resize_bicubic
 class AbsoluteWin(PositionEncoding):
     """``x(y, x) + E_win(y mod Wh, x mod Ww) + resize(E_glob)(y, x)``.
 
-    Source: "Window Attention is Bugged: How not to Interpolate Position Embeddings", section 4. A
-    table trained under windows becomes periodic in them; resizing it stretches the period while the
-    windows keep their size. Here the periodic part is tiled and stays aligned on every map, windows
-    must start at (0, 0). Public code differs in the resize of the global part: SAM 2 uses plain
-    bicubic, timm's Hiera the antialiased kernel, which gives other numbers even when it enlarges;
-    choose the one a checkpoint was trained with. Both tile only whole windows; here a map of any
-    size is covered and the last windows cut. Names follow SAM 2 (timm: ``pos_embed_win``). Neither
-    table is decayed, as intended in the paper (timm's list forgets the window part).
+    Source: "Window Attention is Bugged: How not to Interpolate Position Embeddings" ("absolute
+    win"). A table trained under windows becomes periodic in them; resizing it stretches the period
+    while the windows keep their size. Here the periodic part is tiled and stays aligned on every
+    map, windows must start at (0, 0). Public code differs in the resize of the global part: SAM 2
+    uses plain bicubic, timm's Hiera the antialiased kernel, which gives other numbers even when it
+    enlarges; choose the one a checkpoint was trained with. Both tile only whole windows; here a map
+    of any size is covered and the last windows cut. Names follow SAM 2 (timm: ``pos_embed_win``).
+    Neither table is decayed, as intended in the paper (timm's list forgets the window part).
 
     With valid regions the global part spans each image's content instead of the padded canvas.
 

@@ -16,7 +16,7 @@ from .rotary import AxisOrder, Normalize, Pairing, Rotary, frequencies
 class AxialRope(Rotary):
     """Pair t of q and k turns by ``p w_t``, ``w_t = theta^(-4 t / d)``, p the column or the row.
 
-    Source: "Rotary Position Embedding for Vision Transformer", section 3.1. A logit then depends on
+    Source: "Rotary Position Embedding for Vision Transformer" (RoPE-Axial). A logit then depends on
     the offset of its tokens alone, and multiplicatively on the content. Scale rule: the rotated
     product is scaled like any. Sign rule: q and k turn alike by their own position.
 

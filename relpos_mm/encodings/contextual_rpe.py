@@ -36,9 +36,9 @@ _MODES = {"bias": "bias", "contextual": "contextual", "ctx": "contextual"}
 class ContextualRpe(PositionEncoding):
     """iRPE on keys, queries or values: a table row per bucket, met by q, k or the attention.
 
-    Source: "Rethinking and Improving Relative Position Encoding for Vision Transformer", sections
-    3.2 and 3.3, with the semantics of the authors' code. With ``s = scale``, offsets query minus
-    key, rows first, and ``b(i, j)`` the bucket of a pair
+    Source: "Rethinking and Improving Relative Position Encoding for Vision Transformer", section
+    3.2 and equations 13 to 28, with the semantics of the authors' code. With ``s = scale``, offsets
+    query minus key, rows first, and ``b(i, j)`` the bucket of a pair
     (:class:`~relpos_mm.encodings.irpe_buckets.BucketRule`)::
 
         on k:  logit(i, j) += s q_i . T_k[b(i, j)]          bias mode: += T_k[b(i, j)]

@@ -17,12 +17,12 @@ from .valid_region import zero_padding
 class ConvPosition(PositionEncoding):
     """``x + DWConv(x)`` on the whole map, zeros beyond its border, once per stage.
 
-    Source: "Conditional Positional Encodings for Vision Transformers", section 3.2 (PEG). Position
-    comes from the zero border alone. As in Twins and CPVT-v2 there is one per stage, after its
-    first block; ``site="block"`` puts one before every block. Weights start from a normal of He's
-    fan-out variance, the bias at 0, and neither is decayed (Twins). Any map size; windows do not
-    matter, since it acts on the map. Padding must be zero before the convolution, or it moves the
-    border: with valid regions the encoding zeroes it.
+    Source: "Conditional Positional Encodings for Vision Transformers" (PEG). Position comes from
+    the zero border alone. As in Twins and CPVT-v2 there is one per stage, after its first block;
+    ``site="block"`` puts one before every block. Weights start from a normal of He's fan-out
+    variance, the bias at 0, and neither is decayed (Twins). Any map size; windows do not matter,
+    since it acts on the map. Padding must be zero before the convolution, or it moves the border:
+    with valid regions the encoding zeroes it.
 
     Args:
         embed_dims: Channels C.

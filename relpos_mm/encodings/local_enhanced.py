@@ -18,12 +18,12 @@ from .valid_region import zero_padding
 class LocalEnhanced(PositionEncoding):
     """``softmax(q k^T / sqrt(d)) v + DWConv(v)``, before the output projection.
 
-    Source: CSWin Transformer, section 3.3 and equation 8. Here the convolution runs over the value
-    map as it was before any window was cut or shifted: inside a shifted window it would mix tokens
-    from opposite borders of the map. ``local`` is CSWin's released form, which cuts the convolution
-    at the border of each stripe; it exists where windows are not shifted. Any map size. Weights
-    start as torch has it and are decayed, as released; the name ``get_v`` is CSWin's. With valid
-    regions padding is zeroed before the convolution.
+    Source: CSWin Transformer, "locally-enhanced positional encoding". Here the convolution runs
+    over the value map as it was before any window was cut or shifted: inside a shifted window it
+    would mix tokens from opposite borders of the map. ``local`` is CSWin's released form, which
+    cuts the convolution at the border of each stripe; it exists where windows are not shifted. Any
+    map size. Weights start as torch has it and are decayed, as released; the name ``get_v`` is
+    CSWin's. With valid regions padding is zeroed before the convolution.
 
     Args:
         embed_dims: Channels C.

@@ -19,11 +19,11 @@ from .rotary import AxisOrder, Normalize, Pairing, Rotary, frequencies
 class MixedRope(Rotary):
     """Pair t of head n turns by ``fx[n, t] x + fy[n, t] y`` with learned ``rope_freqs = (fx, fy)``.
 
-    Source: "Rotary Position Embedding for Vision Transformer", section 3.2 (RoPE-Mixed). Defaults
-    are rope-vit's for ViT and Swin: theta 10, positions are indices, ``rope_freqs (2, h, d / 2)``
-    holds the column's frequencies first (``xy``), neighbouring channels are pairs. It starts as
-    the axial set, turned by one random angle per head. Never decayed, as released. Scale, sign and
-    position options are those of :class:`~relpos_mm.encodings.axial_rope.AxialRope`.
+    Source: "Rotary Position Embedding for Vision Transformer" (RoPE-Mixed). Defaults are rope-vit's
+    for ViT and Swin: theta 10, positions are indices, ``rope_freqs (2, h, d / 2)`` holds the
+    column's frequencies first (``xy``), neighbouring channels are pairs. It starts as the axial
+    set, turned by one random angle per head. Never decayed, as released. Scale, sign and position
+    options are those of :class:`~relpos_mm.encodings.axial_rope.AxialRope`.
 
     Frequencies do not depend on the size of the map: indices extrapolate, normalised positions
     interpolate. Angles are float32 or better whatever the model runs in.
@@ -31,12 +31,10 @@ class MixedRope(Rotary):
     Args:
         embed_dims: Channels C.
         num_heads: Heads h; the head width must be a multiple of 4.
+        normalize_coords: As in ``AxialRope``, like ``ref_size`` and ``pairing``.
+        axis_order: Which axis the first row of ``rope_freqs`` belongs to.
         theta: Base of the initial frequencies.
         random_axes: Turn the initial axes of each head by a random angle.
-        normalize_coords: ``separate``, ``min``, ``max`` or None for indices.
-        ref_size: Rescale indices to this grid ``(H, W)``.
-        axis_order: Which axis the first row of ``rope_freqs`` belongs to.
-        pairing: ``neighbour`` or ``half``.
 
     Raises:
         ValueError: A head width that is no multiple of 4, or an unknown option.
@@ -49,12 +47,12 @@ class MixedRope(Rotary):
         *,
         embed_dims: int,
         num_heads: int,
-        theta: float = 10.0,
-        random_axes: bool = True,
         normalize_coords: Normalize | None = None,
         ref_size: Size | None = None,
         axis_order: AxisOrder = "xy",
         pairing: Pairing = "neighbour",
+        theta: float = 10.0,
+        random_axes: bool = True,
     ) -> None:
         super().__init__(embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing)
         turns = torch.rand(num_heads) if random_axes else torch.zeros(num_heads)
