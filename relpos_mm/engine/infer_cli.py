@@ -72,7 +72,9 @@ def name_outputs(pictures: Iterable[Path], out_dir: Path) -> dict[Path, Path]:
 def _predict_all(
     cfg: Config, predictor: Predictor, jobs: dict[Path, Path], score_thr: float
 ) -> list[Path]:
-    visualizer = VISUALIZERS.build({**cfg.visualizer, "vis_backends": None, "save_dir": None})
+    visualizer = VISUALIZERS.build(
+        {"name": "infer", **cfg.visualizer, "vis_backends": None, "save_dir": None}
+    )
     visualizer.dataset_meta = predictor.meta
     classes = predictor.meta["classes"]
     bad = []

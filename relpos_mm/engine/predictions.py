@@ -68,7 +68,8 @@ def draw(
     elif "pred_instances" in sample:
         visualizer.add_datasample(out.stem, picture, sample, pred_score_thr=score_thr, **common)
     else:
-        visualizer.add_datasample(out.stem, picture, sample, **common)
+        # As numpy: a one-pixel torch mask would index numpy as a number.
+        visualizer.add_datasample(out.stem, picture, sample.numpy(), **common)
 
 
 def _rle(mask: np.ndarray) -> dict[str, Any]:

@@ -39,8 +39,8 @@ class Predictor:
     """
 
     def __init__(self, cfg: Config, checkpoint: str, device: str) -> None:
-        init_default_scope(cfg.get("default_scope", "mmengine"))
         content = read_checkpoint(checkpoint)
+        init_default_scope(cfg.get("default_scope", "mmengine"))
         self.meta = _dataset_meta(cfg, content)
         self.model = _build(cfg, checkpoint, content).to(device).eval()
         steps = [s for s in _dataset(cfg).pipeline if "Annotations" not in str(s["type"])]

@@ -1,0 +1,106 @@
+"""What a user gets wrong ends in one message and exit code 2, before anything is written."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from relpos_mm.engine.cli import run_tool
+from relpos_mm.engine.eval_cli import evaluate
+from relpos_mm.engine.infer_cli import infer
+from relpos_mm.engine.train_cli import train
+
+from .conftest import Workspace
+
+CLS = "configs/mini/cls_swin_t_relonly.py"
+
+
+@pytest.fixture
+def refuse(in_workspace: Workspace, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs a tool, checks that it refuses, and returns the message."""
+
+    def run(tool: Callable[[list[str]], None], *arguments: str) -> str:
+        assert run_tool(lambda: tool(list(arguments))) == 2
+        message = capfd.readouterr().err
+        assert message.startswith("error: ")
+        assert "Traceback" not in message
+        assert not Path("work_dirs").exists()
+        return message
+
+    return run
+
+
+def test_missing_config(refuse: Callable[..., str]) -> None:
+    assert "Config not found: configs/none.py" in refuse(train, "configs/none.py")
+    assert "Config not found: configs/none.py" in refuse(evaluate, "configs/none.py", "x.pth")
+    assert "Config not found: configs/none.py" in refuse(infer, "configs/none.py", "x.pth", "a")
+
+
+def test_missing_checkpoint(refuse: Callable[..., str]) -> None:
+    assert "none.pth: no such file" in refuse(evaluate, CLS, "none.pth")
+    assert "none.pth: no such file" in refuse(train, CLS, "--resume", "none.pth")
+    assert "none.pth: no such file" in refuse(infer, CLS, "none.pth", "a.png")
+    assert "none.pth: no such file" in refuse(train, CLS, "--cfg-options", "load_from=none.pth")
+    init = "model.backbone.init_cfg"
+    nested = [f"{init}.type=Pretrained", f"{init}.checkpoint=none.pth"]
+    assert "none.pth: no such file" in refuse(train, CLS, "--cfg-options", *nested)
+
+
+def test_missing_data(refuse: Callable[..., str], in_workspace: Workspace) -> None:
+    (in_workspace.path / "data" / "bdpq").unlink()
+    message = refuse(train, CLS)
+    assert "data/bdpq" in message
+    assert "tools/data.py make-mini" in message
+
+
+def test_resume_from_weights_alone(refuse: Callable[..., str]) -> None:
+    torch.save({"state_dict": {"a": torch.ones(1)}}, "weights.pth")
+    message = refuse(train, CLS, "--resume", "weights.pth")
+    assert "No training state" in message
+    assert "load_from=weights.pth" in message
+
+
+def test_scaling_needs_a_recipe_batch(refuse: Callable[..., str]) -> None:
+    Path("bare.py").write_text(f"_base_ = '{CLS}'\nauto_scale_lr = dict(_delete_=True)\n")
+    assert "auto_scale_lr.base_batch_size" in refuse(train, "bare.py", "--auto-scale-lr")
+
+
+def test_predictions_have_one_format(refuse: Callable[..., str]) -> None:
+    assert "x.json must end in .pkl" in refuse(evaluate, CLS, "x.pth", "--out", "x.json")
+
+
+def test_augmentation_must_be_in_the_config(refuse: Callable[..., str]) -> None:
+    torch.save({"state_dict": {"a": torch.ones(1)}}, "weights.pth")
+    message = refuse(evaluate, CLS, "weights.pth", "--tta")
+    assert "has no tta_model and no tta_pipeline" in message
+
+
+def test_a_used_port_is_named_at_once(workspace: Workspace) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = workspace.run("dist_train.sh", CLS, "2", PORT=port)
+    assert done.returncode == 2
+    assert done.stdout.startswith(f"error: PORT={port} cannot be used")
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("tool", ["dist_train.sh", "dist_test.sh"])
+def test_scripts_explain_their_arguments(workspace: Workspace, tool: str) -> None:
+    done = workspace.run(tool, CLS)
+    assert done.returncode == 2
+    assert "CONFIG" in done.stdout
+    wrong = workspace.run("dist_train.sh", CLS, "--amp")
+    assert wrong.returncode == 2
+    assert "got '--amp'" in wrong.stdout
+
+
+@pytest.mark.parametrize("spelling", ["--local_rank", "--local-rank"])
+def test_both_spellings_of_the_rank_are_taken(refuse: Callable[..., str], spelling: str) -> None:
+    for tool, rest in ((train, []), (evaluate, ["x.pth"])):
+        assert "Config not found" in refuse(tool, "none.py", *rest, f"{spelling}=1")
