@@ -1,7 +1,6 @@
 # Every target makes what it needs: the first one sets up .venv/ (see docs/install.md), later ones
 # find it done. PYTHON names the interpreter, 3.10 to 3.12.
 
-SHELL := /bin/bash
 PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 # Two processes of one thread each: more threads slow small tensors down.

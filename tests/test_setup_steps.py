@@ -112,7 +112,6 @@ def test_stamps_tell_neighbouring_inputs_apart() -> None:
     assert len({stamp("ab", "c"), stamp("a", "bc"), stamp("abc"), stamp("abc", "")}) == 4
 
 
-@pytest.mark.skipif(stamps.fcntl is None, reason="file locks need a POSIX system")
 def test_lock_keeps_a_second_setup_out_and_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     hold = (
