@@ -184,9 +184,12 @@ def test_a_new_command_is_not_judged_by_the_log_of_an_old_one(tmp_path: Path) ->
 
 
 def test_compile_progress_estimates_from_ninja() -> None:
-    assert progress.compile_progress("Preparing metadata\n", 5) == "preparing"
-    log = "  [1/78] g++ -c a.cpp\n  warning: x\n  [26/78] g++ -c b.cpp\n"
-    assert progress.compile_progress(log, 130) == "26 of 78 files compiled, about 4:20 left"
+    describe = progress.CompileProgress()
+    assert describe("Preparing metadata\n", 50) == "preparing"
+    log = "  [1/78] g++ -c a.cpp\n  warning: x\n"
+    assert describe(log, 60) == "1 of 78 files compiled"
+    log += "  [26/78] g++ -c b.cpp\n"
+    assert describe(log, 185) == "26 of 78 files compiled, about 4:20 left"
 
 
 def test_pip_progress_shows_the_last_thing_pip_did() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .progress import clean_environment, clock, compile_progress, pip_progress, run_logged
+from .progress import CompileProgress, clean_environment, clock, pip_progress, run_logged
 from .remedies import StepFailed
 from .stamps import locked
 
@@ -236,7 +236,7 @@ def cached_wheel(python: Path, requirement: str, ops: str, site: Path, log: Path
         command = [str(python), "-m", "pip", "wheel", "-v", "--no-deps", "--no-build-isolation"]
         command += ["-w", str(fresh), str(source)]
         try:
-            seconds = run_logged("mmcv", command, log, compile_progress, env=env)
+            seconds = run_logged("mmcv", command, log, CompileProgress(), env=env)
         except StepFailed as failure:
             if flavour == "cpu":
                 raise

@@ -20,14 +20,27 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def compile_progress(log: str, elapsed_s: float) -> str:
-    """Return files done, files in all and the time left, from ninja's ``[12/78]`` in ``log``."""
-    counters = re.findall(r"^\s*\[(\d+)/(\d+)\] ", log, flags=re.MULTILINE)
-    if not counters:
-        return "preparing"
-    done, total = (int(number) for number in counters[-1])
-    left_s = elapsed_s / done * (total - done)
-    return f"{done} of {total} files compiled, about {clock(left_s)} left"
+class CompileProgress:
+    """Files done, files in all and the time left, from ninja's ``[12/78]``.
+
+    The estimate starts at the first counter: what comes before it says nothing about compiling.
+    """
+
+    def __init__(self) -> None:
+        self.first: tuple[int, float] | None = None
+
+    def __call__(self, log: str, elapsed_s: float) -> str:
+        """Return the line to show for the output ``log`` after ``elapsed_s`` seconds."""
+        counters = re.findall(r"^\s*\[(\d+)/(\d+)\] ", log, flags=re.MULTILINE)
+        if not counters:
+            return "preparing"
+        done, total = (int(number) for number in counters[-1])
+        self.first = self.first or (done, elapsed_s)
+        line = f"{done} of {total} files compiled"
+        if done == self.first[0]:
+            return line
+        left_s = (elapsed_s - self.first[1]) / (done - self.first[0]) * (total - done)
+        return f"{line}, about {clock(left_s)} left"
 
 
 def count_packages(installing: "re.Match[str]") -> str:
