@@ -14,7 +14,7 @@ from .base import Resized
 from .buckets import axis_offsets
 from .contextual import axial_term, bucket_mass, project
 from .grid import Grid, Size
-from .lookup import Lookup
+from .lookup import Lookup, ValueLookup
 
 Mapping = Literal["product", "cross"]
 Reach = tuple[int, int]  # rows before and behind the offset 0
@@ -95,12 +95,15 @@ class OffsetVectors(nn.Module):
         term = axial_term(products, indices, Grid(grid.k, grid.q), False)
         return term.transpose(2, 3)  # type: ignore[union-attr]
 
+    def value_lookup(self, grid: Grid) -> ValueLookup:
+        """Unexpanded form of :meth:`value_sum` (product only)."""
+        index = clipped_index(grid.q, grid.k, self.reach, self.table.device)
+        return ValueLookup(self.table.view(-1, *self.table.shape[-2:]), index)
+
     def value_sum(self, attn: Tensor, grid: Grid) -> Tensor:
         """``sum_j attn_ij r(i, j)`` of ``attn (B, h, Nq, Nk)``: ``(B, h, Nq, d)``."""
         if self.mapping == "product":
-            index = clipped_index(grid.q, grid.k, self.reach, attn.device)
-            mass = bucket_mass(attn, index, self.table.shape[-2])
-            return mass @ self.table.to(mass.dtype)
+            return self.value_lookup(grid).read(attn)
         by_key = attn.unflatten(3, grid.k)
         row_index, column_index = self._axes(grid, attn)
         row_mass = bucket_mass(

@@ -12,7 +12,7 @@ from relpos_mm.registry import POSITIONS
 from .base import PositionEncoding, Resized
 from .contextual import head_width
 from .grid import Grid, Size
-from .lookup import Lookup
+from .lookup import Lookup, ValueLookup
 from .offset_vectors import OffsetVectors
 from .resize import ResizeMode
 
@@ -80,6 +80,12 @@ class ShawRelative(PositionEncoding):
         prefix = grid.prefix
         term = self.value_vectors.value_sum(attn[:, :, prefix:, prefix:], grid)
         return F.pad(term, (0, 0, prefix, 0))  # prefix tokens have no place
+
+    def value_lookups(self, grid: Grid) -> list[ValueLookup]:
+        vectors = self.value_vectors
+        if vectors is None or vectors.mapping != "product" or grid.prefix:
+            return []  # prefix tokens have no place in the index
+        return [vectors.value_lookup(grid)]
 
     def transfer(
         self,
