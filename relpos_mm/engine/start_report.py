@@ -105,16 +105,22 @@ class StartReportHook(Hook):
             "seed": runner.seed,
         }
         runner.logger.info("\n".join(["Start of the run", *report_lines(self.facts)]))
-        batch = self.facts["batch"]
-        if batch and batch["recipe"] and not batch["lr_scaled"]:
-            factor = batch["effective"] / batch["recipe"]
-            if factor != 1:
-                runner.logger.warning(
-                    f"The learning rate belongs to a batch of {batch['recipe']}, this run has "
-                    f"{batch['effective']}. --auto-scale-lr would multiply it by {factor:g}."
-                )
-        if batch and batch["lr_scaled"] and batch["accumulation"] > 1:
+        if training:
+            _warn_about_batch(runner, self.facts["batch"])
+
+
+def _warn_about_batch(runner: Runner, batch: dict[str, Any]) -> None:
+    """Warn when rate and batch do not belong together; scaling leaves accumulation out."""
+    accumulation = batch["accumulation"]
+    if batch["lr_scaled"]:
+        if accumulation > 1:
             runner.logger.warning(
-                "--auto-scale-lr counts processes x batch, not the accumulation of "
-                f"{batch['accumulation']}; multiply the learning rate yourself."
+                f"--auto-scale-lr counts processes x batch, not the accumulation of {accumulation};"
+                " multiply the learning rate yourself."
             )
+    elif batch["recipe"] and batch["effective"] != batch["recipe"]:
+        factor = batch["effective"] / accumulation / batch["recipe"]
+        runner.logger.warning(
+            f"The learning rate belongs to a batch of {batch['recipe']}, this run has "
+            f"{batch['effective']}. --auto-scale-lr would multiply it by {factor:g}."
+        )
