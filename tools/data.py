@@ -1,7 +1,8 @@
-"""Make the embedded data set, or a small tree in the layout of a real one.
+"""Make the embedded data set or a small tree in the layout of a real one; check a data set.
 
 python tools/data.py make-mini
 python tools/data.py make-tree coco data/coco
+python tools/data.py check coco data/coco
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 
 
 def main() -> int:
-    """Returns 0, or 2 after one message when something stands in the way."""
+    """Returns 0; 1 when a check found errors; 2 after one message when nothing could be done."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -35,9 +36,22 @@ def main() -> int:
     tree.add_argument("layout", choices=("coco", "ade20k", "imagenet"))
     tree.add_argument("path", help="the folder that a config calls data_root; empty or absent")
 
+    check = commands.add_parser("check", help="look for everything that would spoil a run")
+    check.add_argument("set", choices=("mini", "coco", "ade20k", "imagenet"))
+    check.add_argument("path", help="the folder that a config calls data_root")
+    check.add_argument("--config", help="take file names, class names and counts from this config")
+    check.add_argument("--mini", action="store_true", help="a smaller set: any counts will do")
+    check.add_argument("--limit", type=int, metavar="N", help="open N pictures per split only")
+    check.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
+    check.add_argument("--json", metavar="FILE", help="write every finding to this file, too")
+
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     # Imported late so that --help answers at once.
+    if args.command == "check":
+        from relpos_mm.data.check.command import run_check
+
+        return run_check(args)
     from relpos_mm.data.bdpq import Knobs, OtherDataInTheWay, make_mini
     from relpos_mm.data.trees import TREES
 

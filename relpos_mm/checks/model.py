@@ -44,7 +44,7 @@ def check_model(path: Path, config: Config) -> list[Problem]:
             reason = f"the model cannot be built: {error}"
             return [Problem(path, "model", config.model.type, reason, "Correct the named argument")]
         return [
-            *_check_classes(path, config, model),
+            *check_classes(path, config, model),
             *_check_counts(path, config, model),
             *_check_decay(path, config, model),
         ]
@@ -66,14 +66,18 @@ def _quiet() -> Iterator[None]:
 
 def class_names(config: Config) -> tuple[str, ...] | None:
     """Return the class names of the training data, or None when only the files know them."""
-    dataset = innermost_dataset(config.train_dataloader["dataset"])
+    loader = config.get("train_dataloader")
+    if not loader:
+        return None
+    dataset = innermost_dataset(loader["dataset"])
     names = dict(dataset.get("metainfo") or {}).get("classes", dataset.get("classes"))
     if names is None:
         names = getattr(dataset_class(config, dataset), "METAINFO", {}).get("classes")
     return None if names is None else tuple(names)
 
 
-def _check_classes(path: Path, config: Config, model: nn.Module) -> Iterator[Problem]:
+def check_classes(path: Path, config: Config, model: nn.Module) -> Iterator[Problem]:
+    """Refuse heads whose class count is not that of the training data, by their config keys."""
     counts = {
         _config_path(config, name): module.num_classes
         for name, module in model.named_modules()

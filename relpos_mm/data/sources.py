@@ -41,12 +41,12 @@ def sources(
     found = []
     for part in parts:
         loader = cfg.get(f"{part}_dataloader") or {}
-        for dataset in _unwrap(loader.get("dataset")):
+        for dataset in unwrap(loader.get("dataset")):
             found.append(_source(part, dataset))
     return found
 
 
-def _unwrap(dataset: Any) -> Iterator[Mapping[str, Any]]:
+def unwrap(dataset: Any) -> Iterator[Mapping[str, Any]]:
     """The plain data sets within repeat, balance and concatenation wrappers."""
     if not isinstance(dataset, Mapping):
         return
@@ -55,7 +55,7 @@ def _unwrap(dataset: Any) -> Iterator[Mapping[str, Any]]:
         yield dataset
     else:
         for one in inner:
-            yield from _unwrap(one)
+            yield from unwrap(one)
 
 
 def _source(part: str, dataset: Mapping[str, Any]) -> Source:

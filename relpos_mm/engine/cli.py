@@ -12,6 +12,8 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from relpos_mm.data import require_data
+from relpos_mm.data.check.start import check_start
+from relpos_mm.data.reading import read_raw_grid
 from relpos_mm.environment import MissingOps, require_ops
 
 from .checkpoints import read_checkpoint
@@ -56,7 +58,7 @@ def run_parser(description: str) -> argparse.ArgumentParser:
 
 
 def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
-    """Read a config file and merge ``--cfg-options`` into it.
+    """Read a config file, merge ``--cfg-options``, and set the one rule for reading pictures.
 
     Raises:
         UserError: There is no such file.
@@ -66,6 +68,7 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     cfg = Config.fromfile(path)
     if options:
         cfg.merge_from_dict(options)
+    read_raw_grid(cfg)
     return cfg
 
 
@@ -89,6 +92,7 @@ def preflight(cfg: Config, *parts: str) -> None:
     Raises:
         UserError: A weight file is missing or unreadable.
         relpos_mm.data.MissingData: Data are missing.
+        relpos_mm.data.check.start.BadData: Data would give wrong numbers or stop the run.
         relpos_mm.environment.MissingOps: The model needs compiled ops that are missing.
     """
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
@@ -97,6 +101,7 @@ def preflight(cfg: Config, *parts: str) -> None:
         if "://" not in path:
             read_checkpoint(Path(path).expanduser())
     require_data(cfg, parts)
+    check_start(cfg, parts)
 
 
 def _pretrained_paths(node: Any) -> Iterator[str]:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 from mmengine.evaluator import DumpResults
-from mmengine.runner import Runner
 
+from .checked_runner import CheckedRunner
 from .cli import apply_run_flags, load_config, preflight, run_parser
 from .distributed import prepare_cpu_processes
 from .errors import UserError
+from .unlabelled import write_results_only
 
 # The switch and the folder of each library's own drawing hook. A dotted folder is a config path.
 _DRAWING = {
@@ -41,11 +42,12 @@ def evaluate(argv: list[str] | None = None) -> None:
     cfg.load_from, cfg.resume = args.checkpoint, False
     if args.show or args.show_dir:
         draw_predictions(cfg, args.show, args.show_dir, args.wait_time)
+    write_results_only(cfg)
     preflight(cfg, "test")
     if args.tta:
         use_tta(cfg)
     prepare_cpu_processes(cfg)
-    runner = Runner.from_cfg(cfg)
+    runner = CheckedRunner.from_cfg(cfg)
     if args.out:
         runner.test_evaluator.metrics.append(_dumper(cfg, args.out))
     runner.test()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from mmengine.config import Config
 from mmengine.logging import print_log
-from mmengine.runner import Runner
 
+from .checked_runner import CheckedRunner
 from .checkpoints import latest_resumable, require_training_state
 from .cli import apply_run_flags, load_config, preflight, run_parser
 from .distributed import prepare_cpu_processes
@@ -50,7 +50,7 @@ def train(argv: list[str] | None = None) -> None:
         resume(cfg, args.resume)
     preflight(cfg, "train", "val")
     prepare_cpu_processes(cfg)
-    Runner.from_cfg(cfg).train()
+    CheckedRunner.from_cfg(cfg).train()
 
 
 def use_amp(cfg: Config) -> None:
