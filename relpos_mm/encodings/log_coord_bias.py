@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from math import log
 from typing import Any, ClassVar
@@ -136,9 +137,18 @@ class LogCoordBias(PositionEncoding):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        if window := args[0].get(_WINDOW):  # local metadata of this module
-            self._adopt((window[0], window[1]), prefix)
+        window = args[0].get(_WINDOW)  # local metadata of this module
+        named = window or self._given or f"{prefix}relative_coords_table" in state_dict
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if window:
+            self._adopt((window[0], window[1]), prefix)
+        elif not named:
+            print_log(
+                f"{prefix}{_WINDOW}: the checkpoint does not name its reference window, "
+                f"{self.pretrained_window_size} is used; set it if the checkpoint had another one",
+                logger="current",
+                level=logging.WARNING,
+            )
 
     def extra_repr(self) -> str:
         return f"pretrained_window_size={self.pretrained_window_size}, cosine={self.cosine}"

@@ -20,7 +20,9 @@ def call_wide(module: nn.Module, x: Tensor) -> Tensor:
     Parameters in half precision are used at their values, only the arithmetic is wide; gradients
     reach them.
     """
-    wide = {name: widen(parameter) for name, parameter in module.named_parameters()}
-    dtype = next(iter(wide.values())).dtype
+    dtype = widen(next(module.parameters())).dtype
     with torch.autocast(x.device.type, enabled=False):
+        if all(parameter.dtype == dtype for parameter in module.parameters()):
+            return module(x.to(dtype))
+        wide = {name: parameter.to(dtype) for name, parameter in module.named_parameters()}
         return torch.func.functional_call(module, wide, (x.to(dtype),))

@@ -11,12 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.runner.checkpoint import get_state_dict, load_state_dict
-from torch import Tensor
+from torch import Tensor, nn
 
-from relpos_mm.encodings import Grid, LogCoordBias
+from relpos_mm.encodings import Grid, LogCoordBias, position_modules
 from relpos_mm.encodings.log_coord_bias import log_coords, reference_of
 from relpos_mm.encodings.precision import call_wide
-from relpos_mm.models import attend
+from relpos_mm.models import RelPosSwin, attend
 
 from .layers import tokens_of
 from .reference import FILES, error, read
@@ -99,12 +99,39 @@ def test_reference_window_travels_in_checkpoints(how: str) -> None:
 def test_reference_window_of_the_config_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
     name = "relpos_mm.encodings.log_coord_bias.print_log"
-    monkeypatch.setattr(name, lambda message, logger: logged.append(message))
+    monkeypatch.setattr(name, lambda message, **_: logged.append(message))
     source = LogCoordBias(num_heads=2, window_size=(8, 8))
     target = LogCoordBias(num_heads=2, window_size=(12, 12), pretrained_window_size=(6, 6))
     assert carried(source, target, "torch").pretrained_window_size == (6, 6)
     assert len(logged) == 1
     assert "(8, 8) in the checkpoint, (6, 6) in the config is used" in logged[0]
+
+
+def test_a_missing_reference_window_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain dicts have no metadata: the run says which reference it takes."""
+    logged: list[str] = []
+    name = "relpos_mm.encodings.log_coord_bias.print_log"
+    monkeypatch.setattr(name, lambda message, **_: logged.append(message))
+    state = LogCoordBias(num_heads=2, window_size=(8, 8)).state_dict()
+    for given, messages in ((None, 1), ((8, 8), 0)):
+        logged.clear()
+        options = {"num_heads": 2, "window_size": (12, 12), "pretrained_window_size": given}
+        LogCoordBias(**options).load_state_dict(dict(state))
+        assert len(logged) == messages
+        assert all("(12, 12) is used" in message for message in logged)
+
+
+def test_reference_window_travels_with_a_whole_backbone() -> None:
+    sizes = {"embed_dims": 16, "depths": (1, 1), "num_heads": (1, 2), "out_indices": (0, 1)}
+    position = [{"type": "LogCoordBias"}]
+    small, large = (
+        RelPosSwin(**sizes, window_size=(side, side), position=position, pretrain_img_size=64)
+        for side in (4, 6)
+    )
+    holder = nn.ModuleDict({"backbone": large})
+    load_state_dict(holder, get_state_dict(nn.ModuleDict({"backbone": small})))
+    found = position_modules(large).values()
+    assert [encoding.pretrained_window_size for encoding in found] == [(4, 4), (4, 4)]
 
 
 def test_reference_window_of_a_foreign_file() -> None:
@@ -117,7 +144,7 @@ def test_reference_window_of_a_foreign_file() -> None:
     coords = log_coords((8, 6), (8, 6), (5, 4))[0].view(1, 15, 11, 2)
     state["relative_coords_table"] = coords
     target = LogCoordBias(num_heads=2, window_size=(12, 12))
-    target.load_state_dict(state)
+    target.load_state_dict(dict(state))  # a plain dict, as foreign files give it
     assert target.pretrained_window_size == (5, 4)
     with pytest.raises(ValueError, match="relative_coords_table"):
         reference_of(coords * 2)
