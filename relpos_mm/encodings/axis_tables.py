@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from .base import Resized
+from .base import PositionEncoding, Resized
+from .grid import Size
 from .precision import widen
 from .resize import ResizeMode
 
@@ -25,32 +26,39 @@ def extend_axis(table: Tensor, rows: int) -> Tensor:
     return table[(offsets + len(table) // 2).clamp(0, len(table) - 1)]
 
 
-def transfer_axis_tables(
-    module: nn.Module, state: dict[str, Tensor], prefix: str, mode: ResizeMode
-) -> list[Resized]:
-    """Bring the parameters ``(2 W - 1, d)`` of ``module`` in ``state`` to its own length, in place.
+class AxisTableEncoding(PositionEncoding):
+    """Base of encodings whose parameters are all tables ``(2 W - 1, d)``, one per axis."""
 
-    ``scale`` stretches linearly, ``extend`` keeps the offsets.
+    def transfer(
+        self,
+        state: dict[str, Tensor],
+        prefix: str,
+        *,
+        mode: ResizeMode = "scale",
+        source: dict[str, Size] | None = None,
+    ) -> list[Resized]:
+        """Resize each table along its axis: ``scale`` linearly, ``extend`` repeats the edge.
 
-    Raises:
-        ValueError: Another width, an even number of rows, or an unknown mode.
-    """
-    records = []
-    for name, own in module.named_parameters():
-        key = prefix + name
-        table = state.get(key)
-        if table is None or table.shape == own.shape:
-            continue
-        if table.ndim != 2 or table.shape[1] != own.shape[1] or len(table) % 2 == 0:
-            raise ValueError(
-                f"{key}: {tuple(table.shape)} in the checkpoint does not fit {tuple(own.shape)}: "
-                "the rows must be an odd number and the columns follow from embed_dims / num_heads"
-            )
-        if mode == "scale":
-            state[key], how = resize_linear(table, len(own)), "linear"
-        elif mode == "extend":
-            state[key], how = extend_axis(table, len(own)), "offsets kept, edge repeated"
-        else:
-            raise ValueError(f"mode must be 'scale' or 'extend', got {mode!r}")
-        records.append(Resized(key, tuple(table.shape), tuple(own.shape), how))
-    return records
+        Raises:
+            ValueError: Another width, an even number of rows, or an unknown mode.
+        """
+        records = []
+        for name, own in self.named_parameters():
+            key = prefix + name
+            table = state.get(key)
+            if table is None or table.shape == own.shape:
+                continue
+            if table.ndim != 2 or table.shape[1] != own.shape[1] or len(table) % 2 == 0:
+                raise ValueError(
+                    f"{key}: {tuple(table.shape)} in the checkpoint does not fit "
+                    f"{tuple(own.shape)}: the rows must be an odd number, the columns follow from "
+                    "embed_dims and num_heads"
+                )
+            if mode == "scale":
+                state[key], how = resize_linear(table, len(own)), "linear"
+            elif mode == "extend":
+                state[key], how = extend_axis(table, len(own)), "offsets kept, edge repeated"
+            else:
+                raise ValueError(f"mode must be 'scale' or 'extend', got {mode!r}")
+            records.append(Resized(key, tuple(table.shape), tuple(own.shape), how))
+        return records

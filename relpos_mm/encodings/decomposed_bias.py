@@ -10,15 +10,14 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
-from .axis_tables import resize_linear, transfer_axis_tables
-from .base import Padding, PositionEncoding, Resized
+from .axis_tables import AxisTableEncoding, resize_linear
+from .base import Padding
 from .contextual import axial_term, head_width, project
 from .grid import Grid, Size
-from .resize import ResizeMode
 
 
 @POSITIONS.register_module()
-class DecomposedBias(PositionEncoding):
+class DecomposedBias(AxisTableEncoding):
     """``q k^T / sqrt(d) + q . R_h[dy] + q . R_w[dx]``, tables shared by all heads.
 
     Source: MViTv2, section 4.1, equation 4; ViTDet's released code. Scale rule: q is NOT scaled in
@@ -91,17 +90,6 @@ class DecomposedBias(PositionEncoding):
         if self.mode == "interpolate":
             table = resize_linear(table, 2 * max(queries, keys) - 1)
         return table, finer_index(queries, keys, len(table), table.device)
-
-    def transfer(
-        self,
-        state: dict[str, Tensor],
-        prefix: str,
-        *,
-        mode: ResizeMode = "scale",
-        source: dict[str, Size] | None = None,
-    ) -> list[Resized]:
-        """Resize each table along its axis: ``scale`` linearly, ``extend`` repeats the edge."""
-        return transfer_axis_tables(self, state, prefix, mode)
 
     def extra_repr(self) -> str:
         window = ((len(self.rel_pos_h) + 1) // 2, (len(self.rel_pos_w) + 1) // 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,7 +12,7 @@ from .base import PositionEncoding, Resized
 from .contextual import head_width
 from .grid import Grid, Size
 from .lookup import Lookup
-from .offset_vectors import OffsetVectors
+from .offset_vectors import Mapping, OffsetVectors
 from .resize import ResizeMode
 
 
@@ -44,9 +44,9 @@ class HuangRelative(PositionEncoding):
         *,
         embed_dims: int,
         num_heads: int,
-        clip: int | Size = 3,
-        mapping: Literal["product", "cross"] = "product",
         shared_heads: bool = True,
+        mapping: Mapping = "product",
+        clip: int | Size = 3,
     ) -> None:
         super().__init__()
         heads = None if shared_heads else num_heads

@@ -10,16 +10,14 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
-from .axis_tables import transfer_axis_tables
-from .base import PositionEncoding, Resized
+from .axis_tables import AxisTableEncoding
 from .contextual import axial_term, head_width, project
 from .grid import Grid, Size
 from .offset_vectors import clipped_axis
-from .resize import ResizeMode
 
 
 @POSITIONS.register_module()
-class SasaRelative(PositionEncoding):
+class SasaRelative(AxisTableEncoding):
     """``e = q . (k + [r_row(dy) ; r_column(dx)]) / sqrt(d)``: half of the channels per axis.
 
     Source: "Stand-Alone Self-Attention in Vision Models", section 3.1, equation 3, which sums over
@@ -96,17 +94,6 @@ class SasaRelative(PositionEncoding):
         if self.shared_heads:
             return whole
         return whole.unflatten(1, (self.num_heads, -1)).transpose(0, 1)
-
-    def transfer(
-        self,
-        state: dict[str, Tensor],
-        prefix: str,
-        *,
-        mode: ResizeMode = "scale",
-        source: dict[str, Size] | None = None,
-    ) -> list[Resized]:
-        """Resize each table along its axis: ``scale`` linearly, ``extend`` repeats the edge."""
-        return transfer_axis_tables(self, state, prefix, mode)
 
     def extra_repr(self) -> str:
         window = ((len(self.rel_h) + 1) // 2, (len(self.rel_w) + 1) // 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,7 +13,7 @@ from .base import PositionEncoding, Resized
 from .contextual import head_width
 from .grid import Grid, Size
 from .lookup import Lookup, ValueLookup
-from .offset_vectors import OffsetVectors
+from .offset_vectors import Mapping, OffsetVectors
 from .resize import ResizeMode
 
 
@@ -51,7 +51,7 @@ class ShawRelative(PositionEncoding):
         embed_dims: int,
         num_heads: int,
         clip: int | Size = 3,
-        mapping: Literal["product", "cross"] = "product",
+        mapping: Mapping = "product",
         values: bool = False,
         shared_heads: bool = True,
         asymmetric: bool = False,
