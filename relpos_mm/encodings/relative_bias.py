@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,10 @@ class RelativeBias(PositionEncoding):
             torch.empty(table_rows(self.window_size), num_heads)
         )
         nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
+
+    @classmethod
+    def slug_of(cls, cfg: Mapping[str, Any]) -> str:
+        return cls.slug if cfg.get("content", True) else "biasonly"
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
         table = self.relative_position_bias_table

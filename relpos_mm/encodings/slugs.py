@@ -10,9 +10,9 @@ from relpos_mm.registry import encoding_class
 # The rows of Table 4 have names of their own; every other list is spelled out.
 _ROWS = {
     frozenset(): "noenc",
-    frozenset({"AbsoluteTable"}): "absonly",
-    frozenset({"AbsoluteTable", "RelativeBias"}): "absrel",
-    frozenset({"RelativeBias"}): "relonly",
+    frozenset({"abs"}): "absonly",
+    frozenset({"abs", "rel"}): "absrel",
+    frozenset({"rel"}): "relonly",
 }
 
 
@@ -22,8 +22,5 @@ def position_slug(position: Iterable[Mapping[str, Any]]) -> str:
     Options that differ from an encoding's defaults do not show: runs that vary them need names
     of their own.
     """
-    cfgs = list(position)
-    types = frozenset(cfg["type"] for cfg in cfgs)
-    if types in _ROWS:
-        return _ROWS[types]
-    return "_".join(sorted(encoding_class(cfg).slug_of(cfg) for cfg in cfgs))
+    slugs = frozenset(encoding_class(cfg).slug_of(cfg) for cfg in position)
+    return _ROWS.get(slugs, "_".join(sorted(slugs)))

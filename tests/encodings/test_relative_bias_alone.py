@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relpos_mm.encodings import Grid, RelativeBias, ShawRelative
+from relpos_mm.encodings import Grid, RelativeBias, ShawRelative, position_slug
 from relpos_mm.models import attend
 
 
@@ -53,6 +53,13 @@ def test_prefix_queries_keep_their_content() -> None:
     out = attend(q, k, v, [encoding], grid)
     expected = (q[:, :, :1] @ k.transpose(2, 3) / 2).softmax(-1) @ v
     assert torch.allclose(out[:, :, :1], expected)
+
+
+def test_the_row_has_a_slug_of_its_own() -> None:
+    absolute, alone = {"type": "AbsoluteTable"}, {"type": "RelativeBias", "content": False}
+    assert position_slug([alone]) == "biasonly"
+    assert position_slug([alone, absolute]) == "abs_biasonly"
+    assert position_slug([{"type": "RelativeBias", "content": True}]) == "relonly"
 
 
 def test_content_stays_by_default() -> None:
