@@ -12,6 +12,7 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from relpos_mm.encodings.base import position_modules
 from relpos_mm.encodings.grid import Grid, Size
 from relpos_mm.registry import build_positions, site_of
 
@@ -128,7 +129,11 @@ class RelPosSwin(BaseModule):
             grid = (-(-grid[0] // 2), -(-grid[1] // 2))
         for i in self.out_indices:
             self.add_module(f"norm{i}", nn.LayerNorm(self.num_features[i]))
-        self.apply(_init_linear)
+        # Encodings start themselves: drawing for their layers here would shift all others' numbers.
+        encoded = {m for found in position_modules(self).values() for m in found.modules()}
+        for module in self.modules():
+            if module not in encoded:
+                _init_linear(module)
         self._freeze()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
