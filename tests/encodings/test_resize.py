@@ -153,5 +153,5 @@ def test_flat_absolute_table_of_the_same_grid_is_read_row_by_row() -> None:
     flat = torch.arange(24.0).view(1, 6, 4)
     encoding.load_state_dict({"absolute_pos_embed": flat})
     assert torch.equal(encoding.absolute_pos_embed[0, :, 1, 2], flat[0, 5])
-    with pytest.raises(ValueError, match="tools/transfer.py"):
+    with pytest.raises(ValueError, match=r"tools/transfer\.py"):
         encoding.load_state_dict({"absolute_pos_embed": flat[:, :5]})
