@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import PositionEncoding, Resized
+from .base import PositionEncoding, Resized, other_shapes
 from .grid import Size
 from .precision import widen
 from .resize import ResizeMode
@@ -43,11 +43,8 @@ class AxisTableEncoding(PositionEncoding):
             ValueError: Another width, an even number of rows, or an unknown mode.
         """
         records = []
-        for name, own in self.named_parameters():
+        for name, table, own in other_shapes(self, state, prefix):
             key = prefix + name
-            table = state.get(key)
-            if table is None or table.shape == own.shape:
-                continue
             if table.ndim != 2 or table.shape[1] != own.shape[1] or len(table) % 2 == 0:
                 raise ValueError(
                     f"{key}: {tuple(table.shape)} in the checkpoint does not fit "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -161,3 +161,17 @@ def position_modules(model: nn.Module) -> dict[str, PositionEncoding]:
         for name, module in model.named_modules()
         if isinstance(module, PositionEncoding)
     }
+
+
+def other_shapes(
+    module: nn.Module, state: Mapping[str, Tensor], prefix: str
+) -> Iterator[tuple[str, Tensor, nn.Parameter]]:
+    """Entries of ``state`` whose shape is not that of the parameter they are for.
+
+    Yields:
+        Name of the parameter in ``module``, entry (under ``prefix`` + name), parameter.
+    """
+    for name, own in module.named_parameters():
+        table = state.get(prefix + name)
+        if table is not None and table.shape != own.shape:
+            yield name, table, own

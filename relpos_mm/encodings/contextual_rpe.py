@@ -13,7 +13,7 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
-from .base import PositionEncoding, Resized
+from .base import PositionEncoding, Resized, other_shapes
 from .contextual import project
 from .grid import Grid, Size
 from .irpe_buckets import BucketRule, Index, Semantics, gather_ids
@@ -233,11 +233,8 @@ class ContextualRpe(PositionEncoding):
     ) -> list[Resized]:
         """Tables fit every map size; only the prefix tokens' bucket can be too many or missing."""
         records = []
-        for name, own in self.named_parameters():
+        for name, table, own in other_shapes(self, state, prefix):
             key = prefix + name
-            table = state.get(key)
-            if table is None or table.shape == own.shape:
-                continue
             axis = 1 if name.startswith("rpe_v") else own.ndim - 1
             state[key] = self._with_prefix_bucket(key, table, own, axis)
             how = "prefix tokens' bucket " + ("starts at zero" if self.skip else "dropped")

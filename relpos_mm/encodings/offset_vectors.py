@@ -10,7 +10,7 @@ import torch
 from mmengine.utils import to_2tuple
 from torch import Tensor, nn
 
-from .base import Resized
+from .base import Resized, other_shapes
 from .buckets import axis_offsets
 from .contextual import axial_term, bucket_mass, project
 from .grid import Grid, Size
@@ -124,11 +124,8 @@ class OffsetVectors(nn.Module):
                 told from its rows; ``source["clip"]`` names it.
         """
         records = []
-        for name, own in self.named_parameters():
+        for name, table, own in other_shapes(self, state, prefix):
             key = prefix + name
-            table = state.get(key)
-            if table is None or table.shape == own.shape:
-                continue
             if table.shape[:-2] != own.shape[:-2] or table.shape[-1] != own.shape[-1]:
                 raise ValueError(
                     f"{key}: {tuple(table.shape)} in the checkpoint does not fit "
