@@ -59,7 +59,7 @@ def _suffix_fault(folder: Path, suffix: str, found: int) -> Iterator[Finding]:
         value = f"0 files end in {suffix}; found {shown or 'an empty or missing folder'}"
         yield error("suffix", folder, value, "Correct the folder, the files, or the suffix setting")
         return
-    alike = {e: n for e, n in others.items() if e.lower() == Path(suffix).suffix.lower()}
+    alike = {e: n for e, n in others.items() if suffix.lower().endswith(e.lower())}
     if alike:
         shown = ", ".join(f"{count:,} {ending}" for ending, count in alike.items())
         value = f"{shown} beside {found:,} {suffix}: these would not be read"

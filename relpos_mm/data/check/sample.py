@@ -15,6 +15,7 @@ from relpos_mm.data.check.label_map import IGNORED, form_fault, value_fault
 from relpos_mm.engine.errors import UserError
 
 _TAIL = 1 << 16
+_CUT = "the file ends too early, so a part of the picture is missing. Replace it by an intact copy."
 _ENDS = {b"\xff\xd8": b"\xff\xd9", b"\x89PNG": b"IEND"}  # JPEG, PNG
 
 
@@ -63,6 +64,8 @@ class CheckedPipeline:
                 raise  # of a pipeline within this one
             except Exception as reason:  # whatever it is, the file must be named
                 what = f"{type(reason).__name__}: {reason}".removeprefix("_Refused: ")
+                if "img" in unread and Path(path).is_file() and is_cut(Path(path)):
+                    what = _CUT
                 raise BadSample(f"{place}, {type(step).__name__}: {what}") from reason
         return result
 
@@ -137,7 +140,7 @@ def _check_picture(path: Path, picture: np.ndarray, stated: tuple[Any, Any]) -> 
     if None not in stated and stated != size:
         raise _Refused(str(size_mismatch(path, size, stated)))
     if is_cut(path):
-        raise _Refused("the file ends too early, so a part of the picture is grey or missing.")
+        raise _Refused(_CUT)
 
 
 def is_cut(path: Path) -> bool:

@@ -1,0 +1,92 @@
+"""`tools/data.py check`: sets, exit codes, the printed summary, the json file."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relpos_mm.data.check.finding import error
+from relpos_mm.data.check.outcome import Outcome
+from relpos_mm.data.check.report import lines
+from relpos_mm.data.trees import write_coco_tree
+
+Check = Callable[..., int]
+
+
+@pytest.fixture
+def check(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Runs the command in this process and returns its exit code."""
+    main = runpy.run_path(str(repo_root / "tools/data.py"))["main"]
+
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(
+            "sys.argv", ["data.py", "check", *map(str, arguments), "--workers", "1"]
+        )
+        return main()
+
+    return run
+
+
+def test_embedded_set_is_well_until_a_byte_changes(
+    check: Check, tiny_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check("mini", tiny_set) == 0
+    assert f"mini in {tiny_set}: all is well, 0 notes" in capsys.readouterr().out
+    spoiled = Path(shutil.copytree(tiny_set, tmp_path / "bdpq"))
+    with (spoiled / "ann/val.json").open("a") as file:
+        file.write(" ")
+    next((spoiled / "img/train").iterdir()).unlink()
+    assert check("mini", spoiled, "--json", tmp_path / "out/found.json") == 1
+    report = json.loads((tmp_path / "out/found.json").read_text())
+    assert not report["passed"]
+    found = {
+        (f["rule"], Path(f["file"]).relative_to(spoiled).as_posix()) for f in report["findings"]
+    }
+    assert found >= {("checksum", "ann/val.json"), ("checksum", "img/train"), ("pair", "seg/train")}
+    assert ("count", "img/train") in found
+    (spoiled / "manifest.json").write_text("{}")
+    assert check("mini", spoiled) == 1
+    assert "[manifest]" in capsys.readouterr().out
+
+
+def test_coco_by_its_own_names_and_by_a_config(
+    check: Check, tmp_path: Path, repo_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_coco_tree(tmp_path / "coco", num_images=1)
+    config = repo_root / "configs/cascade_swin_t_relonly.py"
+    assert check("coco", root, "--mini") == 0
+    assert check("coco", root, "--mini", "--config", config, "--limit", 1) == 0
+    assert check("coco", root, "--config", config) == 1
+    assert "the published set has 118,287" in capsys.readouterr().out
+    path = root / "annotations/instances_val2017.json"
+    path.write_text(path.read_text().replace('"person"', '"human"'))
+    assert check("coco", root, "--mini", "--config", config) == 1
+    assert "it has no category called 'person'" in capsys.readouterr().out
+    assert check("ade20k", root, "--config", config) == 1
+    assert "none of its loaders has a BaseSegDataset" in capsys.readouterr().out
+
+
+def test_folder_that_is_not_there_or_is_another_set(
+    check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    for name in ("mini", "coco", "ade20k", "imagenet"):
+        assert check(name, tmp_path / "nowhere") == 1
+        assert f"{tmp_path}/nowhere: there is no such folder" in capsys.readouterr().out
+        assert check(name, tmp_path) == 1
+        printed = capsys.readouterr().out
+        assert "no folder" in printed
+        assert "found pictures" in printed
+
+
+def test_long_lists_are_cut_with_a_count() -> None:
+    outcome = Outcome([error("rule", f"{i}.jpg", "bad", "Mend it") for i in range(25)])
+    text = lines("x", outcome)
+    assert len([line for line in text if ".jpg" in line]) == 10
+    assert "error [rule] ... and 15 more; --json FILE lists them all" in text
+    assert text[-1] == "x: 25 errors, 0 notes"
