@@ -1,6 +1,7 @@
 """What this project adds to mmengine's training: optimiser groups, reports, guards, results."""
 
 from . import compat  # before any config is read
+from .chance import ChanceHook
 from .distributed import CpuDistributedDataParallel
 from .errors import UserError
 from .nonfinite import NonFiniteLossHook
@@ -13,6 +14,7 @@ from .unused import UnusedParameterHook
 
 __all__ = [
     "Bfloat16OptimWrapper",
+    "ChanceHook",
     "CpuDistributedDataParallel",
     "NonFiniteLossHook",
     "PositionOptimConstructor",

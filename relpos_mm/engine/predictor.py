@@ -27,7 +27,8 @@ class Predictor:
     A file is read by the first step of the config's test pipeline, so a picture means here exactly
     what it means in training and in a test. For the libraries' own reader that is: three channels
     of 8 bits; grey is repeated, 16 bits keep their upper 8, transparency is dropped (the stored
-    colour shows), an EXIF orientation is applied, an animation gives its first frame.
+    colour shows), an animation gives its first frame; with the tools' own way of reading configs
+    (:mod:`relpos_mm.data.reading`) an EXIF orientation is ignored.
 
     Args:
         cfg: The config that the checkpoint was trained with.
