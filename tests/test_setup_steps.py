@@ -226,6 +226,42 @@ def test_only_a_whole_wheel_with_ops_is_taken_from_the_cache(tmp_path: Path) -> 
     assert wheel.valid_wheel(tmp_path) is None
 
 
+def test_wheel_is_built_once_and_then_taken_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(wheel, "describe_torch", lambda python: wheel.Torch("2.14.1", None, ()))
+    monkeypatch.setattr(wheel, "prepare_source", lambda *_: tmp_path)
+    content = "mmcv/__init__.py"
+    builds = []
+
+    def build(step: str, command: list[str], *_: object, **__: object) -> float:
+        folder = Path(command[command.index("-w") + 1])
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / "mmcv.whl", "w") as archive:
+            archive.writestr(content, "")
+        builds.append(step)
+        return 1.0
+
+    monkeypatch.setattr(wheel, "run_logged", build)
+
+    def obtain() -> Path:
+        arguments = (Path("python"), "onedl-mmcv==2.3.6", "cpu", tmp_path, tmp_path / "log")
+        return wheel.cached_wheel(*arguments)
+
+    with pytest.raises(remedies.StepFailed, match="no compiled ops"):
+        obtain()
+    assert not list(tmp_path.glob("relpos_mm/wheels/*/*.whl"))
+    content = "mmcv/_ext.so"
+    built = obtain()
+    assert built.parent.parent == tmp_path / "relpos_mm" / "wheels"
+    assert obtain() == built
+    assert len(builds) == 2
+    built.write_bytes(b"damaged")
+    assert obtain() == built
+    assert len(builds) == 3
+
+
 def test_ops_follow_gpu_nvcc_and_the_users_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
