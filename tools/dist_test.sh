@@ -5,7 +5,6 @@ if [ $# -lt 3 ]; then
     echo "usage: $0 CONFIG CHECKPOINT GPUS [flags of tools/test.py]" >&2
     exit 2
 fi
-CONFIG=$1
-CHECKPOINT=$2
-GPUS=$3
-exec "$(dirname "$0")/_torchrun.sh" "$GPUS" test.py "$CONFIG" "$CHECKPOINT" "${@:4}"
+TOOLS=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH="$TOOLS/..${PYTHONPATH:+:$PYTHONPATH}"
+exec "${PYTHON:-python}" "$TOOLS/launch.py" "$3" test "$1" "$2" "${@:4}"

@@ -5,6 +5,6 @@ if [ $# -lt 2 ]; then
     echo "usage: $0 CONFIG GPUS [flags of tools/train.py]" >&2
     exit 2
 fi
-CONFIG=$1
-GPUS=$2
-exec "$(dirname "$0")/_torchrun.sh" "$GPUS" train.py "$CONFIG" "${@:3}"
+TOOLS=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH="$TOOLS/..${PYTHONPATH:+:$PYTHONPATH}"
+exec "${PYTHON:-python}" "$TOOLS/launch.py" "$2" train "$1" "${@:3}"

@@ -1,22 +1,27 @@
-"""mmengine's runner with two checks: class counts of the heads, and every sample it loads."""
+"""mmengine's runner with what every run of this project has, whatever its config lists."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from mmengine.runner import Runner
+from mmengine.runner import BaseLoop, Runner
 from torch.utils.data import DataLoader
 
 from relpos_mm.checks.model import check_classes
 from relpos_mm.data.check.sample import check_samples
 
+from .curve import CurveHook
 from .errors import UserError
 from .facts import bare_model
+from .loading import LoadingShareHook
+from .repeat import IterationSeedHook, numbered
+from .resuming import OwedValidationHook
 
 
 class CheckedRunner(Runner):
-    """Refuse heads whose class counts differ, and name the file of every sample that fails.
+    """Refuse heads whose class counts differ, name the file of every sample that fails, and draw
+    random numbers by the place in the training, so that a resumed run repeats an unbroken one.
 
     Raises:
         UserError: A head has another number of classes than the data set.
@@ -28,6 +33,16 @@ class CheckedRunner(Runner):
         wrong = list(check_classes(path, self.cfg, bare_model(self.model)))
         if wrong:
             raise UserError("\n".join(map(str, wrong)))
+
+    def register_hooks(self, *args: Any, **kwargs: Any) -> None:
+        super().register_hooks(*args, **kwargs)
+        for hook in (IterationSeedHook(), LoadingShareHook(), CurveHook(), OwedValidationHook()):
+            self.register_hook(hook)
+
+    def build_train_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
+        if isinstance(self._train_dataloader, dict):
+            self._train_dataloader = numbered(self._train_dataloader, self.seed)
+        return super().build_train_loop(loop)
 
     @staticmethod
     def build_dataloader(

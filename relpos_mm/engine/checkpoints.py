@@ -41,8 +41,8 @@ def weights_of(checkpoint: dict[str, Any]) -> dict[str, torch.Tensor]:
     }
 
 
-def require_training_state(path: str | Path) -> None:
-    """Check that training can be resumed from ``path``.
+def require_training_state(path: str | Path) -> dict[str, Any]:
+    """Return the content of ``path`` if training can be resumed from it.
 
     Raises:
         UserError: The file is unreadable or holds weights only.
@@ -56,6 +56,7 @@ def require_training_state(path: str | Path) -> None:
             f"it. To start a new training from these weights: --cfg-options load_from={path}; a "
             "classifier's weights go into a detector with tools/transfer.py."
         )
+    return content
 
 
 def latest_resumable(work_dir: str | Path) -> Path | None:

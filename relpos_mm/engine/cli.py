@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mmengine.config import Config, DictAction
+from mmengine.config import Config
 
 from relpos_mm.data import require_data
 from relpos_mm.data.check.start import check_start
@@ -18,6 +18,8 @@ from relpos_mm.environment import MissingOps, require_ops
 
 from .checkpoints import read_checkpoint
 from .errors import UserError
+from .loading import fit_loaders
+from .options import OptionAction, merge_options
 
 
 def run_tool(main: Callable[[], None]) -> int:
@@ -42,7 +44,7 @@ def run_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--cfg-options",
         nargs="+",
-        action=DictAction,
+        action=OptionAction,
         metavar="KEY=VALUE",
         help='settings that replace the config\'s, e.g. train_dataloader.batch_size=4 or a="[1,2]"',
     )
@@ -61,13 +63,14 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     """Read a config file, merge ``--cfg-options``, and set the one rule for reading pictures.
 
     Raises:
-        UserError: There is no such file.
+        UserError: There is no such file, or an option reaches nothing in it.
     """
     if not Path(path).is_file():
         raise UserError(f"Config not found: {path}")
     cfg = Config.fromfile(path)
     if options:
-        cfg.merge_from_dict(options)
+        merge_options(cfg, path, options)
+    fit_loaders(cfg)
     read_raw_grid(cfg)
     return cfg
 

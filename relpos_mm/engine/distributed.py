@@ -1,8 +1,10 @@
-"""Several processes on a machine without GPU: what mmengine takes for granted, done for CPU."""
+"""Several processes: what mmengine takes for granted (GPUs, a shared folder), done without."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -38,12 +40,19 @@ class CpuDistributedDataParallel(MMDistributedDataParallel):
         return super().train(mode)
 
 
-def prepare_cpu_processes(cfg: Config) -> None:
-    """Join the process group over gloo and choose the CPU wrapper, when there is no GPU.
+def prepare_processes(cfg: Config) -> None:
+    """Prepare a config for several processes; join them over gloo when there is no GPU.
 
-    Does nothing in a single process or where a GPU is: mmengine handles both.
+    Does nothing in a single process. Where a GPU is, mmengine joins the processes.
     """
-    if cfg.get("launcher", "none") != "pytorch" or torch.cuda.is_available():
+    launcher = cfg.get("launcher", "none")
+    if launcher == "none":
+        return
+    if launcher == "slurm":
+        _set_slurm_variables()
+    for part in ("val", "test"):
+        collect_over_the_group(cfg.get(f"{part}_evaluator"))
+    if torch.cuda.is_available() or launcher == "mpi":
         return
     if not distributed.is_initialized():
         distributed.init_process_group(backend="gloo")
@@ -55,3 +64,35 @@ def prepare_cpu_processes(cfg: Config) -> None:
     }
     if distributed.get_rank() == 0:
         print_log(f"No GPU: {os.environ['WORLD_SIZE']} processes on CPU, connected by gloo")
+
+
+def collect_over_the_group(evaluator: Any) -> None:
+    """Let every metric of an evaluator's config send its results through the process group.
+
+    mmengine's default is a temporary folder, which processes of other machines do not see.
+    """
+    metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
+    for metric in metrics:
+        if not isinstance(metric, Mapping):
+            continue
+        if "metrics" in metric:
+            collect_over_the_group(metric["metrics"])
+        else:
+            metric["collect_device"] = "gpu"  # mmengine's name for the group, over gloo as well
+
+
+def _set_slurm_variables() -> None:
+    """Set torch's variables from Slurm's, with a port of the job's own."""
+    environ = os.environ
+    job = int(environ.get("SLURM_JOB_ID", "0"))
+    environ.setdefault("MASTER_PORT", str(20000 + job % 20000))
+    if "MASTER_ADDR" not in environ:
+        command = ["scontrol", "show", "hostname", environ["SLURM_NODELIST"]]
+        hosts = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        environ["MASTER_ADDR"] = hosts[0]
+    for name, slurm in (
+        ("RANK", "PROCID"),
+        ("WORLD_SIZE", "NTASKS"),
+        ("LOCAL_RANK", "LOCALID"),
+    ):
+        environ[name] = environ[f"SLURM_{slurm}"]

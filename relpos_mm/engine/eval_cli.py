@@ -9,7 +9,7 @@ from mmengine.evaluator import DumpResults
 
 from .checked_runner import CheckedRunner
 from .cli import apply_run_flags, load_config, preflight, run_parser
-from .distributed import prepare_cpu_processes
+from .distributed import prepare_processes
 from .errors import UserError
 from .unlabelled import write_results_only
 
@@ -46,7 +46,7 @@ def evaluate(argv: list[str] | None = None) -> None:
     preflight(cfg, "test")
     if args.tta:
         use_tta(cfg)
-    prepare_cpu_processes(cfg)
+    prepare_processes(cfg)
     runner = CheckedRunner.from_cfg(cfg)
     if args.out:
         runner.test_evaluator.metrics.append(_dumper(cfg, args.out))
@@ -92,8 +92,9 @@ def draw_predictions(cfg: Config, show: bool, folder: str | None, wait_s: float)
 
 
 def _dumper(cfg: Config, path: str) -> DumpResults:
+    device = "cpu" if cfg.launcher == "none" else "gpu"
     if cfg.default_scope == "mmdet":  # stores masks run-length encoded
         from mmdet.evaluation import DumpDetResults
 
-        return DumpDetResults(out_file_path=path)
-    return DumpResults(out_file_path=path)
+        return DumpDetResults(out_file_path=path, collect_device=device)
+    return DumpResults(out_file_path=path, collect_device=device)

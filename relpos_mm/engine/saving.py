@@ -37,7 +37,8 @@ class AtomicLocalBackend(LocalBackend):
 class SafeCheckpointHook(CheckpointHook):
     """mmengine's hook; it writes atomically and removes the oldest file after the new one is there.
 
-    The stock hook removes first, so with ``max_keep_ckpts=1`` a crash while saving leaves nothing.
+    The stock hook removes first, so with ``max_keep_ckpts=1`` a crash while saving leaves nothing;
+    the same goes for the best checkpoint.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -52,6 +53,37 @@ class SafeCheckpointHook(CheckpointHook):
             oldest = self.keep_ckpt_ids.popleft()
         super()._save_checkpoint_with_step(runner, step, meta)
         if oldest is not None and is_main_process():
-            path = self.file_backend.join_path(self.out_dir, self.filename_tmpl.format(oldest))
-            if self.file_backend.isfile(path):
-                self.file_backend.remove(path)
+            self._remove(
+                self.file_backend.join_path(self.out_dir, self.filename_tmpl.format(oldest))
+            )
+
+    def _save_best_checkpoint(self, runner: Runner, metrics: dict[str, Any]) -> None:
+        if not self.save_best:
+            return
+        # mmengine removes what these name before it saves; nothing is named to it.
+        before = self._best_paths()
+        self._name_best(dict.fromkeys(before))
+        try:
+            super()._save_best_checkpoint(runner, metrics)
+        finally:
+            after = self._best_paths()
+            self._name_best({key: after.get(key) or path for key, path in before.items()})
+        if is_main_process():
+            for key, path in before.items():
+                if path and after.get(key) and after[key] != path:
+                    self._remove(str(path))
+
+    def _best_paths(self) -> dict[str, str | None]:
+        if hasattr(self, "best_ckpt_path_dict"):
+            return dict(self.best_ckpt_path_dict)
+        return {"": self.best_ckpt_path}
+
+    def _name_best(self, paths: dict[str, str | None]) -> None:
+        if hasattr(self, "best_ckpt_path_dict"):
+            self.best_ckpt_path_dict.update(paths)
+        else:
+            self.best_ckpt_path = paths[""]
+
+    def _remove(self, path: str) -> None:
+        if self.file_backend.isfile(path):
+            self.file_backend.remove(path)

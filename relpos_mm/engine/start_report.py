@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -20,6 +21,7 @@ from .facts import (
     parameter_fact,
 )
 from .report import report_lines
+from .resuming import run_settings
 from .weights import WeightSources
 
 
@@ -47,7 +49,7 @@ class StartReportHook(Hook):
         self.facts: dict[str, Any] | None = None
         self.trained_seed: int | None = None
         self._sources: WeightSources | None = None
-        self._resumed_lr: tuple[float, float] | None = None
+        self._config_lr: float | None = None
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         training = isinstance(runner.optim_wrapper, OptimWrapper)  # a dict until train() builds it
@@ -55,11 +57,10 @@ class StartReportHook(Hook):
         self._weights(runner).add_checkpoint(path, checkpoint, testing=not training)
         self.trained_seed = checkpoint.get("meta", {}).get("seed")
         if training and runner._resume and "optimizer" in checkpoint:
-            stored = checkpoint["optimizer"]["param_groups"]
-            self._resumed_lr = (
-                highest_rate(runner.optim_wrapper.param_groups),
-                highest_rate(stored),
-            )
+            self._config_lr = highest_rate(runner.optim_wrapper.param_groups)
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
+        checkpoint["meta"]["run"] = run_settings(runner.cfg, runner.world_size)
 
     def before_train(self, runner: Runner) -> None:
         sources = self._weights(runner)
@@ -69,11 +70,11 @@ class StartReportHook(Hook):
         if runner.val_loop is not None:
             loaders["val"] = runner.val_dataloader
         self._report(runner, loaders)
-        if self._resumed_lr and self._resumed_lr[0] != self._resumed_lr[1]:
+        used = highest_rate(runner.optim_wrapper.param_groups)
+        if self._config_lr is not None and not math.isclose(self._config_lr, used, rel_tol=1e-6):
             runner.logger.warning(
-                f"resume: the config's lr {self._resumed_lr[0]:g} is NOT used; training goes on "
-                f"with {self._resumed_lr[1]:g} of the checkpoint. For another rate start anew with "
-                "load_from."
+                f"resume: the config's lr {self._config_lr:g} is NOT used; training goes on with "
+                f"{used:g} of the checkpoint. --resume-changed would apply the config's."
             )
 
     def before_test(self, runner: Runner) -> None:

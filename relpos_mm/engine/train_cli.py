@@ -9,8 +9,9 @@ from mmengine.logging import print_log
 from .checked_runner import CheckedRunner
 from .checkpoints import latest_resumable, require_training_state
 from .cli import apply_run_flags, load_config, preflight, run_parser
-from .distributed import prepare_cpu_processes
+from .distributed import prepare_processes
 from .errors import UserError
+from .resuming import ResumedRateHook, continue_as_before
 
 
 def train(argv: list[str] | None = None) -> None:
@@ -33,6 +34,11 @@ def train(argv: list[str] | None = None) -> None:
         metavar="CHECKPOINT",
         help="go on from this file; without a file from the newest one in the work directory",
     )
+    parser.add_argument(
+        "--resume-changed",
+        action="store_true",
+        help="resume although batch, processes or learning rate of the config are other ones now",
+    )
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)
     apply_run_flags(cfg, args)
@@ -46,11 +52,13 @@ def train(argv: list[str] | None = None) -> None:
                 "no batch to scale from. Add auto_scale_lr = dict(base_batch_size=...)."
             )
         cfg.auto_scale_lr.enable = True
-    if args.resume:
-        resume(cfg, args.resume)
+    factor = resume(cfg, args.resume, args.resume_changed) if args.resume else 1.0
     preflight(cfg, "train", "val")
-    prepare_cpu_processes(cfg)
-    CheckedRunner.from_cfg(cfg).train()
+    prepare_processes(cfg)
+    runner = CheckedRunner.from_cfg(cfg)
+    if cfg.resume and args.resume_changed:
+        runner.register_hook(ResumedRateHook(factor))
+    runner.train()
 
 
 def use_amp(cfg: Config) -> None:
@@ -75,18 +83,22 @@ def use_amp(cfg: Config) -> None:
         )
 
 
-def resume(cfg: Config, source: str) -> None:
+def resume(cfg: Config, source: str, changed: bool = False) -> float:
     """Point the config at the file to go on from: ``auto`` or a path.
 
     A first start with ``auto`` keeps the config's ``load_from``, so one command serves for the
     first start and for every restart.
+
+    Returns:
+        The factor of :func:`relpos_mm.engine.resuming.continue_as_before`.
     """
     if source == "auto":
         newest = latest_resumable(cfg.work_dir)
         if newest is None:
             print_log(f"--resume: no checkpoint in {cfg.work_dir} yet, training starts anew")
-            return
+            return 1.0
         source = str(newest)
-    else:
-        require_training_state(source)
+    content = require_training_state(source)
+    factor = continue_as_before(cfg, source, content["meta"], changed)
     cfg.resume, cfg.load_from = True, source
+    return factor

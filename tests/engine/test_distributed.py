@@ -11,7 +11,7 @@ from mmengine.config import Config
 from torch import distributed, nn
 
 from relpos_mm.engine import CpuDistributedDataParallel
-from relpos_mm.engine.distributed import prepare_cpu_processes
+from relpos_mm.engine.distributed import prepare_processes
 
 from .toys import ToyModel, log_of, toy_runner
 
@@ -52,7 +52,7 @@ def test_evaluation_starts_with_the_first_process_statistics(
 
 def test_a_single_process_needs_no_group() -> None:
     cfg = Config({"launcher": "none"})
-    prepare_cpu_processes(cfg)
+    prepare_processes(cfg)
     assert "model_wrapper_cfg" not in cfg
     assert not distributed.is_initialized()
 
@@ -63,6 +63,6 @@ def test_the_wrapper_keeps_the_configs_settings(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("WORLD_SIZE", "1")
     cfg = Config({"launcher": "pytorch", "find_unused_parameters": True})
-    prepare_cpu_processes(cfg)
+    prepare_processes(cfg)
     assert cfg.model_wrapper_cfg.type == "CpuDistributedDataParallel"
     assert cfg.model_wrapper_cfg.find_unused_parameters is True

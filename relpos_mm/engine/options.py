@@ -1,0 +1,78 @@
+"""``--cfg-options``: settings of a command line that reach the config, or are refused."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config, DictAction
+
+from relpos_mm.checks import check_options
+
+from .errors import UserError
+
+
+class OptionAction(DictAction):
+    """mmengine's parser of ``KEY=VALUE``; what it cannot read is an error of the command line."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        for one in [values] if isinstance(values, str) else values or ():
+            try:
+                super().__call__(parser, namespace, [one], option_string)
+            except (ValueError, AssertionError) as error:
+                why = str(error) if isinstance(error, AssertionError) else "not KEY=VALUE"
+                parser.error(f'{option_string}: {one!r}: {why}; lists are written KEY="[1,2]"')
+
+
+def merge_options(cfg: Config, path: str, options: Mapping[str, Any]) -> None:
+    """Put the options into a config.
+
+    Raises:
+        UserError: Nothing reads a key, or its path does not exist in the config.
+    """
+    if wrong := check_options(Path(path), cfg, options):
+        raise UserError("--cfg-options: " + "\n".join(map(str, wrong)))
+    for key, value in options.items():
+        _require_path(cfg, key)
+        try:
+            cfg.merge_from_dict({key: value})
+        except (KeyError, TypeError, IndexError, ValueError, AssertionError) as error:
+            raise UserError(
+                f"--cfg-options: {key}={value!r} does not fit {path}: {error}"
+            ) from None
+
+
+def _require_path(cfg: Config, key: str) -> None:
+    """Refuse a misspelt inner name: mmengine would make a new dictionary of that name.
+
+    The last name may be new, as in ``model.backbone.with_cp``: whoever gets it refuses strangers.
+    """
+    node: Any = dict(cfg.items())
+    names = key.split(".")
+    for depth, name in enumerate(names[:-1]):
+        here = ".".join(names[: depth + 1])
+        if isinstance(node, Mapping):
+            near = get_close_matches(name, list(node), n=1, cutoff=0.8)
+            if name not in node and near:
+                raise UserError(
+                    f"--cfg-options: {key}: the config has no {here}; did you mean {near[0]!r}?"
+                )
+            node = node.get(name, {})
+        elif isinstance(node, Sequence) and not isinstance(node, str):
+            if not name.isdigit() or int(name) >= len(node):
+                raise UserError(
+                    f"--cfg-options: {key}: {here} does not exist; the list has {len(node)} items, "
+                    "counted from 0"
+                )
+            node = node[int(name)]
+        else:
+            raise UserError(f"--cfg-options: {key}: {here} has no parts, it is inside {node!r}")
