@@ -1,7 +1,8 @@
 """Leaves of one task must differ in the position encoding and in nothing else.
 
 Two runs can only be compared when their resolved configs are equal but for the encoding. A leaf is
-called ``<family>_<slug>.py``, the slug being that of its ``position`` list.
+called ``<family>_<slug>.py``, the slug being that of its ``position`` list. Where the host has a
+usual absolute encoding (``usual_slug``), slugs leave that one out and say ``noabs`` without it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.registry import MODELS
 
 from relpos_mm.encodings import position_slug
 
@@ -49,12 +51,23 @@ def position_of(config: Config) -> list[dict[str, Any]] | None:
     return list(found[0]) if found else None
 
 
-def family_of(path: Path, config: Config) -> str | None:
-    """Return the file name without its slug, or None when the file's name does not end with it."""
+def slug_of(config: Config) -> str | None:
+    """Return the slug of the model's encodings, by the rule of their host; None without a list."""
     position = position_of(config)
     if position is None:
         return None
-    ending = "_" + position_slug(position)
+    types = [value for key, value in flatten(config.model) if key.split(".")[-1] == "type"]
+    hosts = [MODELS.module_dict[name] for name in types if name in MODELS.module_dict]
+    usual = next((host.usual_slug for host in hosts if hasattr(host, "usual_slug")), None)
+    return position_slug(position, usual)
+
+
+def family_of(path: Path, config: Config) -> str | None:
+    """Return the file name without its slug, or None when the file's name does not end with it."""
+    slug = slug_of(config)
+    if slug is None:
+        return None
+    ending = f"_{slug}"
     return path.stem.removesuffix(ending) if path.stem.endswith(ending) else None
 
 
@@ -78,7 +91,7 @@ def check_leaves(configs: Mapping[Path, Config]) -> list[Problem]:
                     "model.backbone.position",
                     position,
                     "the file's name does not say this encoding",
-                    f"Let the name end in _{position_slug(position)}.py, or change the list",
+                    f"Let the name end in _{slug_of(config)}.py, or change the list",
                 )
             )
         else:

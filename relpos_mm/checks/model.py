@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from .problem import Problem
 
 def build_on_meta(config: Config) -> nn.Module:
     """Build the model of ``config`` without memory, in the scope of its own library."""
-    cfg = config.model.copy()
+    cfg = deepcopy(config.model)  # DETR's head writes a tensor into its own
     if config.get("data_preprocessor") is not None:
         cfg.setdefault("data_preprocessor", config.data_preprocessor)  # as the runner does
     with DefaultScope.overwrite_default_scope(config.get("default_scope")), torch.device("meta"):

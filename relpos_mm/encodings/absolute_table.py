@@ -29,6 +29,8 @@ class AbsoluteTable(PositionEncoding):
     Args:
         embed_dims: Channels C of the tokens.
         grid_size: Pre-training grid ``(H, W)`` in tokens.
+        prefix_tokens: Tokens before the grid with a vector of their own, as ViT's class token has:
+            ``prefix_pos_embed`` of ``(1, P, C)``.
     """
 
     slug: ClassVar[str] = "abs"
@@ -36,11 +38,18 @@ class AbsoluteTable(PositionEncoding):
     translation_equivariant: ClassVar[bool] = False
     padding: Padding = "unsafe"
 
-    def __init__(self, *, embed_dims: int, grid_size: Size) -> None:
+    def __init__(self, *, embed_dims: int, grid_size: Size, prefix_tokens: int = 0) -> None:
         super().__init__()
         self.grid_size: Size = (grid_size[0], grid_size[1])
         self.absolute_pos_embed = nn.Parameter(torch.empty(1, embed_dims, *self.grid_size))
         nn.init.trunc_normal_(self.absolute_pos_embed, std=0.02)
+        self.prefix_pos_embed: nn.Parameter | None = None
+        if prefix_tokens:
+            self.prefix_pos_embed = nn.Parameter(torch.empty(1, prefix_tokens, embed_dims))
+            nn.init.trunc_normal_(self.prefix_pos_embed, std=0.02)
+
+    def embed_prefix(self, x: Tensor) -> Tensor:
+        return x if self.prefix_pos_embed is None else x + self.prefix_pos_embed.to(x.dtype)
 
     def embed(self, x: Tensor, grid: Grid) -> Tensor:
         position = resize_absolute(self.absolute_pos_embed, grid.q)

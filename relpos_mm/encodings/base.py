@@ -80,6 +80,10 @@ class PositionEncoding(nn.Module):
         """Return the whole map ``(B, H, W, C)`` with position added, before any windows."""
         return x
 
+    def embed_prefix(self, x: Tensor) -> Tensor:
+        """Return the prefix tokens ``(B, P, C)`` with what belongs to them added."""
+        return x
+
     def rotate(self, q: Tensor, k: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         """Return q and k ``(B, h, N, d)`` changed in place of the raw ones, shapes kept."""
         return q, k

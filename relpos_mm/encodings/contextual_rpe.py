@@ -135,7 +135,10 @@ class ContextualRpe(PositionEncoding):
 
     @classmethod
     def slug_of(cls, cfg: Mapping[str, Any]) -> str:
-        return f"irpe_{_sides(cfg.get('rpe_on', 'k'))}"
+        sides = _sides(cfg.get("rpe_on", "k"))
+        if _MODES.get(str(cfg.get("mode", "contextual")).lower()) == "bias":
+            return "irpe_bias" if sides == "k" else f"irpe_bias_{sides}"
+        return f"irpe_{sides}"
 
     @property
     def num_buckets(self) -> int:

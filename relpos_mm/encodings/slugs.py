@@ -16,11 +16,22 @@ _ROWS = {
 }
 
 
-def position_slug(position: Iterable[Mapping[str, Any]]) -> str:
+def position_slug(position: Iterable[Mapping[str, Any]], usual: str | None = None) -> str:
     """Return the slug of a ``position`` list; the order of the list does not matter.
 
     Options that differ from an encoding's defaults do not show: runs that vary them need names
     of their own.
+
+    Args:
+        position: One dict per encoding.
+        usual: Slug of the absolute encoding that every published model of the host has (DETR's
+            sines, DeiT's table). Names leave it out and say ``noabs`` where it is missing: ``abs``,
+            ``irpe_k``, ``irpe_k_noabs``.
     """
     slugs = frozenset(encoding_class(cfg).slug_of(cfg) for cfg in position)
-    return _ROWS.get(slugs, "_".join(sorted(slugs)))
+    if usual is None:
+        return _ROWS.get(slugs, "_".join(sorted(slugs)))
+    others = sorted(slugs - {usual})
+    if usual in slugs:
+        return "_".join(others) or "abs"
+    return "_".join([*others, "noabs"])

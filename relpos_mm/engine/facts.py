@@ -78,11 +78,12 @@ def parameter_fact(model: nn.Module) -> dict[str, int]:
 
 
 def encoding_fact(model: nn.Module) -> dict[str, Any]:
-    """Return slug and modules of the backbone's encodings; slug None for a foreign backbone."""
-    config = getattr(getattr(model, "backbone", None), "position_cfg", None)
+    """Return slug and modules of the model's encodings; slug None where no part takes any."""
+    host = next((part for part in model.modules() if hasattr(part, "position_cfg")), None)
+    config: Any = getattr(host, "position_cfg", None)
     modules = position_modules(model)
     return {
-        "slug": None if config is None else position_slug(config),
+        "slug": None if host is None else position_slug(config, getattr(host, "usual_slug", None)),
         "types": [dict(cfg)["type"] for cfg in config or ()],
         "modules": len(modules),
     }

@@ -1,6 +1,11 @@
-"""Models: the Swin backbone and the attention function that carries every encoding."""
+"""Models: hosts of the encodings, and the attention function that carries every one of them.
+
+``RelPosDETR`` stands in :mod:`relpos_mm.models.detr`, which needs mmdet.
+"""
 
 from .attention import attend
+from .detr_encoder import RelPosDetrEncoder
 from .swin import RelPosSwin
+from .vit import RelPosViT
 
-__all__ = ["RelPosSwin", "attend"]
+__all__ = ["RelPosDetrEncoder", "RelPosSwin", "RelPosViT", "attend"]

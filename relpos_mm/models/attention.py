@@ -29,6 +29,7 @@ def attend(
     scale: float | None = None,
     mask: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
+    dropout: float = 0.0,
     impl: Impl = "auto",
 ) -> Tensor:
     """Softmax attention with position encodings on one global grid.
@@ -43,6 +44,8 @@ def attend(
         mask: bool (True = may attend) or additive float, broadcastable to ``(B, h, Nq, Nk)``, or
             4-D with a first dimension that divides B: one mask per window of an image-major batch.
         key_padding_mask: ``(B, Nk)`` bool, True = hidden, as in ``nn.MultiheadAttention``.
+        dropout: Share of the attention to drop, here and for value terms that read it. It is
+            applied as given, so hosts pass 0 outside training.
         impl: ``eager`` builds the attention matrix, ``fused`` uses
             ``scaled_dot_product_attention``, ``auto`` takes the fused form on CUDA where every
             encoding allows it (with a trainable bias the CPU kernel falls back and is slower), and
@@ -67,6 +70,7 @@ def attend(
         scale=scale,
         mask=mask,
         key_padding_mask=key_padding_mask,
+        dropout=dropout,
         impl=impl,
     )
     for term in value_terms(v[:, :, grid.prefix :], encodings, grid):
@@ -90,6 +94,7 @@ def dot_product_attention(
     scale: float | None = None,
     mask: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
+    dropout: float = 0.0,
     impl: Impl = "auto",
 ) -> Tensor:
     """:func:`attend` without the ``value`` hooks, for hosts that cut maps into windows."""
@@ -115,7 +120,8 @@ def dot_product_attention(
     factors, lookups, bias = _position_logits(q, k, encodings, grid, scale)
     found = [encoding.value_lookups(grid) for encoding in needs_attn]
     values = [lookup for one in found for lookup in one]
-    sliced = automatic and all(found) and not factors and worth_slicing(q, k, bias, lookups, values)
+    sliced = automatic and all(found) and not factors and not dropout
+    sliced = sliced and worth_slicing(q, k, bias, lookups, values)
     if not sliced:
         for lookup in lookups:
             bias = lookup.dense() if bias is None else bias + lookup.dense()
@@ -125,9 +131,10 @@ def dot_product_attention(
     if sliced:
         return sliced_attention(q, k, v, bias, lookups, values, scale)
     if impl == "fused":
-        return _fused(q, k, v, factors, bias, scale)
+        return _fused(q, k, v, factors, bias, scale, dropout)
 
     attn = attention_matrix(q, k, factors, bias, scale).to(v.dtype)
+    attn = F.dropout(attn, dropout) if dropout else attn
     out = attn @ v
     for encoding in needs_attn:
         term = encoding.value_attn(attn, v, grid)
@@ -214,10 +221,13 @@ def _fused(
     factors: list[tuple[Tensor, Tensor]],
     bias: Tensor | None,
     scale: float,
+    dropout: float,
 ) -> Tensor:
     """Scaled dot product attention; factored terms become extra channels of q and k."""
     for a, b in factors:
         q = torch.cat((q, (a / scale).to(q.dtype).expand(*q.shape[:3], -1)), dim=-1)
         k = torch.cat((k, b.to(k.dtype).expand(*k.shape[:3], -1)), dim=-1)
     attn_mask = None if bias is None else bias.to(q.dtype).expand(*q.shape[:3], k.shape[2])
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=attn_mask, dropout_p=dropout, scale=scale
+    )

@@ -12,11 +12,12 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.base import position_modules
 from relpos_mm.encodings.grid import Grid, Size
 from relpos_mm.registry import build_positions, site_of
 
+from .alignment import warn_if_stretched
 from .renamed_arguments import refuse_unknown
+from .start import start_linears
 from .swin_layers import SwinStage
 from .window_attention import SmallMap, window_geometry
 
@@ -53,6 +54,9 @@ class RelPosSwin(BaseModule):
         qkv_bias: Whether q, k and v have a bias.
         init_cfg: See ``mmengine.model.BaseModule``.
         **unknown: Refused, each with the name that it has here.
+
+    Warns:
+        InterpolatedEmbeddingWarning: An absolute embedding leaves step with the windows.
 
     Raises:
         TypeError: An argument that does not exist here, such as another code base's name.
@@ -129,12 +133,9 @@ class RelPosSwin(BaseModule):
             grid = (-(-grid[0] // 2), -(-grid[1] // 2))
         for i in self.out_indices:
             self.add_module(f"norm{i}", nn.LayerNorm(self.num_features[i]))
-        # Encodings start themselves: drawing for their layers here would shift all others' numbers.
-        encoded = {m for found in position_modules(self).values() for m in found.modules()}
-        for module in self.modules():
-            if module not in encoded:
-                _init_linear(module)
+        start_linears(self)
         self._freeze()
+        warn_if_stretched(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """``(B, 3, H, W)`` -> one ``(B, C_i, ceil(H / s_i), ceil(W / s_i))`` per ``out_indices``.
@@ -176,13 +177,6 @@ class RelPosSwin(BaseModule):
     def _freeze(self) -> None:
         for module in self._frozen_modules():
             module.requires_grad_(False).eval()
-
-
-def _init_linear(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        nn.init.trunc_normal_(module.weight, std=0.02)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
 
 
 def _pair(name: str, value: int | Sequence[int]) -> Size:

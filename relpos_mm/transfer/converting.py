@@ -12,18 +12,22 @@ from relpos_mm.transfer import permute
 from relpos_mm.transfer.detect import find_layout, some, unwrap
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.layouts import LAYOUTS, RELPOS, Layout, Template
+from relpos_mm.transfer.networks import Network, find_network
 from relpos_mm.transfer.source import BUFFER, Weights, read_weights
 
 
 def detect(state_dict: Mapping[str, Any]) -> str:
     """Name the layout: relpos, official, mm, timm, torchvision or hf.
 
-    Older timm files carry official names and are called official.
+    Older timm files carry official names and are called official. Whole models of DETR (relpos, mm,
+    official) and DeiT (relpos, official) are known too, with and without iRPE.
 
     Raises:
         TransferError: empty, foreign or mixed names, Swin V2, several backbones.
     """
-    return find_layout(unwrap(state_dict))[0].name
+    state = unwrap(state_dict)
+    found = find_network(state)
+    return find_layout(state)[0].name if found is None else found[1]
 
 
 def convert(
@@ -41,7 +45,8 @@ def convert(
 
     Wrappers and prefixes come off. Heads are dropped; index and mask buffers are dropped, and index
     buffers written anew where the target saves them. A classifier's final norm is ``norm3`` of a
-    four-stage backbone. What is dropped is logged with counts.
+    four-stage backbone. What is dropped is logged with counts. DETR and DeiT are converted as whole
+    models, heads included (:mod:`relpos_mm.transfer.networks`).
 
     Args:
         state_dict: names and tensors, or a checkpoint that holds them under ``state_dict`` or
@@ -61,6 +66,8 @@ def convert(
     for name in (target,) if source == "auto" else (source, target):
         if name not in LAYOUTS:
             raise TransferError(f"no layout is called {name!r}; known: {', '.join(LAYOUTS)}")
+    if (found := find_network(unwrap(state_dict))) is not None:
+        return _convert_network(*found, source, target)
     layout = None if source == "auto" else LAYOUTS[source]
     weights = read_weights(
         unwrap(state_dict), layout, prefix=prefix, grid=grid, prefix_tokens=prefix_tokens
@@ -80,6 +87,23 @@ def convert(
         logger="current",
     )
     return state
+
+
+def _convert_network(
+    network: Network, layout: str, state: dict[str, Tensor], source: str, target: str
+) -> dict[str, Tensor]:
+    for name in (target,) if source == "auto" else (source, target):
+        if name not in network.columns:
+            known = ", ".join(network.columns)
+            raise TransferError(f"{network.name} has no layout {name!r}; known: {known}")
+    if source not in ("auto", layout):
+        raise TransferError(f"asked to read the layout {source}, but the names are of {layout}")
+    result = network.convert(state, layout, target)
+    print_log(
+        f"convert {network.name} {layout} -> {target}: {len(state)} tensors become {len(result)}",
+        logger="current",
+    )
+    return result
 
 
 def write_layout(weights: Weights, layout: Layout) -> tuple[dict[str, Tensor], list[str]]:

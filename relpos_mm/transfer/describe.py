@@ -14,6 +14,7 @@ from relpos_mm.transfer.files import read_checkpoint, sha256_of
 from relpos_mm.transfer.fit import file_encodings
 from relpos_mm.transfer.layouts import RELPOS
 from relpos_mm.transfer.meta import backbone_config
+from relpos_mm.transfer.networks import find_network
 from relpos_mm.transfer.source import Weights, read_weights
 
 
@@ -70,6 +71,11 @@ def describe(path: str | Path) -> Description:
         checkpoint = read_checkpoint(path)
         result.safe = True
         result.sha256 = sha256_of(Path(path))
+        if (found := find_network(unwrap(checkpoint))) is not None:
+            network, result.layout, state = found
+            result.kind = f"{network.kind} ({network.name})"
+            result.parameters = sum(value.numel() for value in state.values())
+            return result
         weights = read_weights(unwrap(checkpoint))
     except TransferError as error:
         result.problem = str(error).removeprefix(f"{path}: ")

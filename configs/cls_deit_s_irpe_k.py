@@ -1,0 +1,5 @@
+"""ImageNet-1k, DeiT-S: absolute table, and iRPE on keys."""
+
+_base_ = "./_base_/cls_deit_s.py"
+
+model = dict(backbone=dict(position=[dict(type="AbsoluteTable"), dict(**_base_.irpe, rpe_on="k")]))

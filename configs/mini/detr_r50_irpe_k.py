@@ -1,0 +1,5 @@
+"""bdpq scenes, small DETR: sines, and iRPE on keys."""
+
+_base_ = "./_base_/detr_r50.py"
+
+model = dict(encoder=dict(position=[_base_.sines, dict(**_base_.irpe, rpe_on="k")]))
