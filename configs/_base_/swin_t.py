@@ -1,5 +1,7 @@
 """The network of all real configs: Swin-T; what differs by task stands in the task's base."""
 
+_base_ = "./positions.py"
+
 swin_t = dict(
     type="RelPosSwin",
     embed_dims=96,

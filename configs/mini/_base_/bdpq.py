@@ -1,6 +1,6 @@
 """What every mini config shares: the embedded data set, the small Swin, the run's frame."""
 
-_base_ = "../../_base_/runtime.py"
+_base_ = ["../../_base_/runtime.py", "../../_base_/positions.py"]
 
 data_root = "data/bdpq/"
 letters = ("b", "d", "p", "q", "o", "x", "s", "t")

@@ -1,0 +1,5 @@
+"""COCO, Cascade Mask R-CNN 3x, Swin-T: absolute-win embedding."""
+
+_base_ = "./_base_/cascade_swin_t.py"
+
+model = dict(backbone=dict(position=_base_.positions.abswin))

@@ -1,0 +1,5 @@
+"""ImageNet-1k, 300 epochs, Swin-T: iRPE on keys."""
+
+_base_ = "./_base_/cls_swin_t.py"
+
+model = dict(backbone=dict(position=_base_.positions.irpe_k))

@@ -1,0 +1,5 @@
+"""bdpq scenes, small Cascade Mask R-CNN: decomposed relative position."""
+
+_base_ = "./_base_/cascade_swin_t.py"
+
+model = dict(backbone=dict(position=_base_.positions.decomposed))

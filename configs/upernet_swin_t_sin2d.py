@@ -1,0 +1,5 @@
+"""ADE20K, UperNet 160k, Swin-T: 2-D sine and cosine embedding."""
+
+_base_ = "./_base_/upernet_swin_t.py"
+
+model = dict(backbone=dict(position=_base_.positions.sin2d))
