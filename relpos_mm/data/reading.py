@@ -16,6 +16,7 @@ from typing import Any
 from mmengine.config import Config
 
 _RAW = {"color": "color_ignore_orientation", "grayscale": "grayscale_ignore_orientation"}
+_TURNING = ("cv2", "pillow")  # mmcv's other decoders never turn a picture
 _PLACES = ("train_dataloader", "val_dataloader", "test_dataloader", "tta_pipeline")
 
 
@@ -29,7 +30,7 @@ def read_raw_grid(cfg: Config) -> int:
     for place in _PLACES:
         for step in _readers(cfg.get(place)):
             kind = step.get("color_type", "color")
-            if kind in _RAW:
+            if kind in _RAW and step.get("imdecode_backend", "cv2") in _TURNING:
                 step["color_type"] = _RAW[kind]
                 changed += 1
     return changed

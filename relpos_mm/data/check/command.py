@@ -16,8 +16,8 @@ from relpos_mm.data.check.from_config import (
     coco_split,
     datasets,
     head_classes,
-    is_a,
     labelled_split,
+    reads_like,
 )
 from relpos_mm.data.check.imagenet import check_imagenet
 from relpos_mm.data.check.mini import check_mini
@@ -72,7 +72,7 @@ def check_set(name: str, root: Path, options: Options, config: str | None = None
 def _check_by_config(name: str, root: Path, options: Options, cfg: Config) -> Outcome:
     """Checks the files that the loaders of `cfg` would read, below `root`."""
     family = {"coco": ("mmdet", "CocoDataset"), "ade20k": ("mmseg", "BaseSegDataset")}[name]
-    found = [dataset for _, dataset in datasets(cfg) if is_a(cfg, dataset, *family)]
+    found = [dataset for _, dataset in datasets(cfg) if reads_like(cfg, dataset, *family)]
     if not found:
         value = f"none of its loaders has a {family[1]}"
         return Outcome([error("config", str(cfg.filename), value, f"Give a config for {name}")])

@@ -34,13 +34,23 @@ def classes_of(cfg: Config, dataset: Mapping[str, Any]) -> tuple[str, ...] | Non
     return None if names is None else tuple(names)
 
 
-def is_a(cfg: Config, dataset: Mapping[str, Any], module: str, name: str) -> bool:
-    """Whether a data set's class derives from `module.name` (without importing other libraries)."""
+def reads_like(cfg: Config, dataset: Mapping[str, Any], module: str, name: str) -> bool:
+    """Whether a data set reads local files just as `module.name` does (without importing it).
+
+    Derived classes that read their files in another way, as LVIS does, are not meant.
+    """
+    places = (dataset.get("data_root"), dataset.get("ann_file"))
+    if any("://" in str(place) for place in places):
+        return False
     try:
-        bases = dataset_class(cfg, dataset).__mro__
+        cls = dataset_class(cfg, dataset)
     except ValueError:
         return False
-    return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in bases)
+    bases = [b for b in cls.__mro__ if b.__name__ == name and b.__module__.startswith(module)]
+    return bool(bases) and all(
+        getattr(cls, method, None) is getattr(bases[0], method, None)
+        for method in ("load_data_list", "parse_data_info")
+    )
 
 
 def coco_split(cfg: Config, dataset: Mapping[str, Any], root: Path | None = None) -> CocoSplit:
@@ -62,11 +72,15 @@ def coco_split(cfg: Config, dataset: Mapping[str, Any], root: Path | None = None
 def labelled_split(
     cfg: Config, dataset: Mapping[str, Any], root: Path | None = None
 ) -> LabelledSplit:
-    """Pictures and label files of a data set of mmseg."""
+    """Pictures and label files of a data set of mmseg.
+
+    With a part of its classes, label files still hold the numbers of all: mmseg maps them.
+    """
+    in_files = getattr(dataset_class(cfg, dataset), "METAINFO", {}).get("classes")
     return LabelledSplit(
         joined(dataset, _prefix(dataset, "img_path"), root),
         joined(dataset, _prefix(dataset, "seg_map_path"), root),
-        len(classes_of(cfg, dataset) or ()),
+        len(in_files or classes_of(cfg, dataset) or ()),
         bool(_setting(cfg, dataset, "reduce_zero_label", False)),
         str(_setting(cfg, dataset, "img_suffix", ".jpg")),
         str(_setting(cfg, dataset, "seg_map_suffix", ".png")),
@@ -75,7 +89,7 @@ def labelled_split(
 
 def head_classes(cfg: Config) -> int | None:
     """`num_classes` of a classifier's head."""
-    return (cfg.get("model") or {}).get("head", {}).get("num_classes")
+    return ((cfg.get("model") or {}).get("head") or {}).get("num_classes")
 
 
 def evaluators(cfg: Config, part: str) -> list[Any]:

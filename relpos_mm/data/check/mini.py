@@ -34,7 +34,7 @@ def check_mini(root: Path, options: Options) -> Outcome:
     for group, wanted in sums.items():
         _check_group(outcome, root, group, str(wanted), counts.get(group), options.workers)
     pairs, splits = [], []
-    for folder in sorted((root / "img").iterdir()):
+    for folder in sorted(path for path in (root / "img").iterdir() if path.is_dir()):
         name = folder.name
         pairs.append(
             LabelledSplit(folder, root / "seg" / name, len(SEG_CLASSES), False, img_suffix=".png")

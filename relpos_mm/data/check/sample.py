@@ -11,7 +11,9 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from relpos_mm.data.check.coco import size_mismatch
+from relpos_mm.data.check.finding import errors_of
 from relpos_mm.data.check.label_map import IGNORED, form_fault, value_fault
+from relpos_mm.data.check.pictures import check_picture
 from relpos_mm.engine.errors import UserError
 
 _TAIL = 1 << 16
@@ -139,12 +141,13 @@ def _check_picture(path: Path, picture: np.ndarray, stated: tuple[Any, Any]) -> 
     size = picture.shape[1], picture.shape[0]
     if None not in stated and stated != size:
         raise _Refused(str(size_mismatch(path, size, stated)))
-    if is_cut(path):
+    # Some encoders leave the end mark out of a whole picture: the strict decoder decides.
+    if is_cut(path) and errors_of(check_picture(path)[1]):
         raise _Refused(_CUT)
 
 
 def is_cut(path: Path) -> bool:
-    """Whether a JPEG or PNG lacks its end; OpenCV fills the rest of the picture silently."""
+    """Whether a JPEG or PNG lacks its end mark; OpenCV fills the rest of a cut one silently."""
     with path.open("rb") as file:
         start = file.read(4)
         end = next((end for magic, end in _ENDS.items() if start.startswith(magic)), None)

@@ -21,9 +21,9 @@ from relpos_mm.data.check.from_config import (
     coco_split,
     datasets,
     head_classes,
-    is_a,
     joined,
     labelled_split,
+    reads_like,
 )
 from relpos_mm.data.check.imagenet import class_count_fault, look_into
 from relpos_mm.data.check.imagenet_val import UNPROVED, check_val_list
@@ -67,14 +67,14 @@ def _findings(cfg: Config, parts: Sequence[str]) -> Iterator[Finding]:
             place = f"{problem.file}, {problem.key}"
             yield error("config", place, f"{problem.value!r}: {problem.reason}", problem.remedy)
     for part, dataset in datasets(cfg, parts):
-        if is_a(cfg, dataset, "mmdet", "CocoDataset"):
+        if reads_like(cfg, dataset, "mmdet", "CocoDataset"):
             yield from check_coco_start(cfg, part, dataset, coco_split(cfg, dataset))
-        elif is_a(cfg, dataset, "mmseg", "BaseSegDataset"):
+        elif reads_like(cfg, dataset, "mmseg", "BaseSegDataset"):
             if not dataset.get("ann_file") and (dataset.get("data_prefix") or {}).get(
                 "seg_map_path"
             ):
                 yield from _check_labels(labelled_split(cfg, dataset))
-        elif is_a(cfg, dataset, "mmpretrain", "CustomDataset"):
+        elif reads_like(cfg, dataset, "mmpretrain", "CustomDataset"):
             yield from _check_folders(cfg, dataset)
 
 

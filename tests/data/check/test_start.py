@@ -139,6 +139,16 @@ def test_only_the_first_process_reads_everything(
     refusal(cfg, "train")
 
 
+@pytest.mark.parametrize("changes", [dict(type="LVISV1Dataset"), dict(data_root="s3://bucket")])
+def test_sets_that_are_read_in_another_way_are_left_to_their_library(
+    write_coco: Write, changes: dict[str, str]
+) -> None:
+    cfg = coco_config(write_coco({}))
+    refusal(cfg, "train")
+    cfg.train_dataloader.dataset.update(changes)
+    check_start(cfg, ["train"])
+
+
 @pytest.fixture
 def ade(load_config: Load, tmp_path: Path) -> Config:
     """The real segmentation config on a small tree."""
@@ -176,6 +186,12 @@ def test_b070_and_b068_pairs_and_values(ade: Config) -> None:
     message = refusal(ade, "train")
     assert "1 .PNG beside 1 .png" in message
     assert "2 pictures (.jpg), 1 label files (.png)" in message
+
+
+def test_label_files_of_a_set_with_a_part_of_its_classes(ade: Config) -> None:
+    for part in ("train", "val", "test"):
+        ade[f"{part}_dataloader"].dataset.metainfo = dict(classes=("wall", "sky"))
+    check_start(ade, ["train", "val"])
 
 
 def test_b083_folders_against_the_head(load_config: Load, tmp_path: Path) -> None:
