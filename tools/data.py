@@ -23,7 +23,7 @@ def main() -> int:
     mini.add_argument("--out", default="data/bdpq", help="its folder (default: data/bdpq)")
     mini.add_argument("--seed", type=int, default=0, help="seed of the whole set (default: 0)")
     mini.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
-    mini.add_argument("--force", action="store_true", help="replace a bdpq set of another recipe")
+    mini.add_argument("--force", action="store_true", help="replace the bdpq set that is there")
     mini.add_argument(
         "--set",
         nargs="+",

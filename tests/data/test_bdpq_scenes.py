@@ -142,7 +142,7 @@ def test_the_row_decides_weave_labels_as_strongly_as_told(
     above, below = SEG_CLASSES.index("weave-above"), SEG_CLASSES.index("weave-below")
     agree = total = 0
     for index in range(150):
-        _, labels = draw_ground(Stream(index), 32, 1, layout_pct)
+        _, labels = draw_ground(Stream(index), 32, 1, contrast_pct=60, layout_pct=layout_pct)
         upper, lower = labels[:16], labels[16:]
         agree += (upper == above).sum() + (lower == below).sum()
         total += np.isin(labels, (above, below)).sum()

@@ -77,14 +77,11 @@ def test_only_the_parts_asked_for_are_needed(load_config: Load) -> None:
 
 
 def test_wrapped_and_unknown_sets_are_seen_and_remote_ones_left_alone() -> None:
-    inner = dict(
-        type="CocoDataset", data_root="mine", ann_file="a.json", metainfo=dict(classes=("a",))
-    )
-    remote = dict(type="CocoDataset", data_root="s3://bucket", ann_file="a.json")
-    joined = dict(
-        type="ConcatDataset", datasets=[remote, dict(type="RepeatDataset", dataset=inner)]
-    )
-    cfg = Config(dict(train_dataloader=dict(dataset=joined), task="segmentation"))
+    coco = {"type": "CocoDataset", "ann_file": "a.json"}
+    mine = coco | {"data_root": "mine", "metainfo": {"classes": ("a",)}}
+    repeated = {"type": "RepeatDataset", "dataset": mine}
+    joined = {"type": "ConcatDataset", "datasets": [coco | {"data_root": "s3://bucket"}, repeated]}
+    cfg = Config({"train_dataloader": {"dataset": joined}, "task": "segmentation"})
     with pytest.raises(MissingData) as caught:
         require_data(cfg)
     message = str(caught.value)

@@ -35,17 +35,22 @@ def faces(*, val: bool) -> tuple[int, ...]:
 
 
 @cache
-def glyph(face: int, letter: str, size_px: int) -> np.ndarray:
+def glyph(face: int, letter: str, size_px: int, bold_px: int = 0) -> np.ndarray:
     """Coverage of one letter, (h, w) uint8 of 255, cut to its own box.
 
     Args:
         face: Number of the face.
         letter: One of the atlas's letters.
         size_px: Height of the whole cell, so about the height of `b`.
+        bold_px: How far every stroke grows on each side.
     """
     stored = atlas()
     cell = stored["glyphs"][face, stored["letters"].tolist().index(letter)]
-    coverage = _resize_area(cell, size_px)
+    coverage = np.pad(_resize_area(cell, size_px), bold_px)
+    for _ in range(bold_px):
+        padded = np.pad(coverage, 1)
+        sides = (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:])
+        coverage = np.maximum.reduce([coverage, *sides])
     rows, columns = np.flatnonzero(coverage.any(1)), np.flatnonzero(coverage.any(0))
     return coverage[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 

@@ -8,12 +8,13 @@ from relpos_mm.data.bdpq.atlas import atlas
 from relpos_mm.data.bdpq.knobs import LAYOUT, SEG_CLASSES, TEXTURES
 from relpos_mm.data.bdpq.stream import Stream
 
+_GREY = 120  # about the mean of every texture
 _WEAVE = len(TEXTURES)
 _ABOVE, _BELOW = (SEG_CLASSES.index(name) for name in LAYOUT)
 
 
 def draw_ground(
-    stream: Stream, size_px: int, cuts: int, layout_pct: int
+    stream: Stream, size_px: int, cuts: int, *, contrast_pct: int, layout_pct: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """A picture cut by straight lines into regions, each of one tinted texture.
 
@@ -21,6 +22,7 @@ def draw_ground(
         stream: Source of every choice.
         size_px: Side of the square picture.
         cuts: Number of lines.
+        contrast_pct: See `Knobs.ground_pct`.
         layout_pct: See `Knobs.layout_pct`.
 
     Returns:
@@ -38,7 +40,8 @@ def draw_ground(
         inside = region == number
         kind = stream.below(len(TEXTURES) + 1)
         grey = _weave(stream, size_px) if kind == _WEAVE else _photograph(stream, kind, size_px)
-        tint = np.array([stream.between(80, 136) for _ in range(3)])
+        grey = _GREY + (grey - _GREY) * contrast_pct // 100
+        tint = np.array([stream.between(64, 128) for _ in range(3)])
         picture[inside] = (grey[inside][:, None] * tint) >> 7
         if kind == _WEAVE:
             upside_down = stream.below(200) < 100 - layout_pct

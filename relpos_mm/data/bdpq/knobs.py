@@ -28,20 +28,20 @@ class Knobs:
     """
 
     cls_px: int = 48
-    cls_train: int = 12000
+    cls_train: int = 8000
     cls_val: int = 1000
     #: Spread of the one centred letter of a classification picture.
     centre_sigma_px: int = 4
-    cls_letter_px: Range = (20, 36)
-    cls_clutter: Range = (0, 2)
+    cls_letter_px: Range = (20, 44)
+    cls_clutter: Range = (0, 1)
 
     scene_px: int = 128
     large_px: int = 192
-    train_scenes: int = 500
+    train_scenes: int = 1600
     val_scenes: int = 200
-    letters: Range = (2, 5)
+    letters: Range = (2, 4)
     #: Height of the tallest letters of a face; `o x s` are about two thirds of it.
-    letter_px: Range = (18, 36)
+    letter_px: Range = (22, 46)
     #: How much `val_zoom` enlarges the letters.
     zoom_pct: int = 150
     #: Letters of every split but `val_shift` lie in this left part of the scene ...
@@ -51,7 +51,11 @@ class Knobs:
 
     #: Added to the ground where ink is, of 255. Always brighter: both signs are not learnt in
     #: minutes. Wide on purpose: strong letters are learnt first and carry the weak ones along.
-    contrast: Range = (50, 110)
+    contrast: Range = (70, 190)
+    #: Contrast of the grounds against that of the photographs.
+    ground_pct: int = 60
+    #: Growth of every stroke on each side, so that masks are wider than a feature-map cell.
+    bold_px: int = 1
     #: Horizontal shear of a letter, up to this share of its height, either way.
     slant_pct: int = 12
     #: Cut-off pieces of letters, which are no things.

@@ -99,7 +99,9 @@ class _Canvas:
 
     def __init__(self, stream: Stream, knobs: Knobs, size_px: int, *, cuts: int, val: bool) -> None:
         self.stream, self.knobs, self.size_px, self.val = stream, knobs, size_px, val
-        self.ground, self.labels = draw_ground(stream, size_px, cuts, knobs.layout_pct)
+        self.ground, self.labels = draw_ground(
+            stream, size_px, cuts, contrast_pct=knobs.ground_pct, layout_pct=knobs.layout_pct
+        )
         self.ink = np.zeros_like(self.ground)
         self.letters: list[tuple[int, np.ndarray]] = []
         self._whole: list[int] = []  # pixels of each letter before anything covered it
@@ -107,7 +109,8 @@ class _Canvas:
     def draw_letter(self, letter: int, size_px: Range) -> np.ndarray:
         """Coverage (h, w) uint8 of a letter in a face, size and slant drawn from the stream."""
         stream = self.stream
-        shape = glyph(stream.pick(faces(val=self.val)), LETTERS[letter], stream.between(*size_px))
+        face, size = stream.pick(faces(val=self.val)), stream.between(*size_px)
+        shape = glyph(face, LETTERS[letter], size, self.knobs.bold_px)
         lean = len(shape) * self.knobs.slant_pct // 100
         return _shear(shape, stream.between(-lean, lean))
 

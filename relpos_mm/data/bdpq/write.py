@@ -48,7 +48,7 @@ def make_mini(
         seed: Seed of the whole set.
         knobs: Sizes and difficulty; None means the defaults.
         workers: Processes; 0 means one per core. The result does not depend on it.
-        force: Replace an embedded data set of another recipe.
+        force: Make it again whatever recipe the embedded data set there has.
 
     Returns:
         The path of the manifest.
@@ -86,15 +86,15 @@ def _is_there(out: Path, recipe: dict[str, Any], force: bool) -> bool:
         )
     if manifest is None:
         return False
+    if force:
+        return False
     differing = [key for key in recipe if manifest.get(key) != recipe[key]]
-    if differing and not force:
+    if differing:
         found = {key: manifest.get(key) for key in differing}
         raise OtherDataInTheWay(
             f"{out} was made with another {' and '.join(differing)} ({found}): "
             "add --force to replace it, or name another folder with --out"
         )
-    if differing:
-        return False
     lost = {
         name: wanted - there
         for name, wanted in manifest["counts"].items()
