@@ -63,7 +63,7 @@ def test_missing_ops_are_noticed_without_importing_mmcv(mmcv_files: Path) -> Non
         warn_if_no_ops()
 
 
-def test_ops_of_another_torch_are_told_apart(
+def test_b095_ops_of_another_torch_are_told_apart(
     mmcv_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_ops(mmcv_files)
@@ -106,7 +106,7 @@ def test_absent_mmcv(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"transformers": "5.1.0"}, "error", "transformers 5.1.0", '"transformers<5"'),
     ],
 )
-def test_unfitting_versions(
+def test_b092_unfitting_versions(
     mmcv_files: Path, changes: dict, level: str, what: str, remedy: str
 ) -> None:
     compile_ops(mmcv_files)
@@ -117,7 +117,7 @@ def test_unfitting_versions(
     assert str(finding).count("\n") == 1
 
 
-def test_originals_need_an_older_setuptools(mmcv_files: Path) -> None:
+def test_b093_originals_need_an_older_setuptools(mmcv_files: Path) -> None:
     compile_ops(mmcv_files)
     versions = {**GOOD, "onedl-mmcv": None, "mmcv": "2.2.0"}
     note, error = check_environment(versions.get)
@@ -126,7 +126,7 @@ def test_originals_need_an_older_setuptools(mmcv_files: Path) -> None:
     assert len(check_environment({**versions, "setuptools": "81.0.0"}.get)) == 1
 
 
-def test_supported_windows_are_those_of_the_package_metadata(repo_root: Path) -> None:
+def test_b092_supported_windows_are_those_of_the_package_metadata(repo_root: Path) -> None:
     text = (repo_root / "pyproject.toml").read_text()
     block = text.split("\ndependencies = [", 1)[1].split("]", 1)[0]
     lines = [line.strip().strip('",') for line in block.splitlines()]

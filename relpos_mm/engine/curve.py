@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +37,37 @@ class CurveHook(Hook):
     @master_only
     def _write(self, runner: Runner) -> None:
         starts = sorted(Path(runner.work_dir).glob("*/vis_data/scalars.json"))
-        rows = merge([read_rows(path) for path in starts])
+        rows = merge(row for path in starts for row in read_rows(path))
         content = "".join(f"{json.dumps(row)}\n" for row in rows)
         write_atomically(Path(runner.work_dir) / self.filename, content.encode())
 
 
-def merge(starts: list[list[Row]]) -> list[Row]:
-    """Join the rows of all starts of a run; the steps of each kind of row rise strictly.
+def merge(rows: Iterable[Row]) -> list[Row]:
+    """Drop what was done again after a restart; steps of training and of validation rise strictly.
 
-    What a killed run logged behind the checkpoint that the next start went on from, was done
-    again by that start and is left out. A start from the beginning leaves out all before it.
+    A step of training that comes a second time says that a killed run had logged behind the
+    checkpoint from which the next start went on: everything from its first time on is void.
 
     Args:
-        starts: Rows of every start, in order of time. Rows of training have a ``loss``; those of
-            a validation may count epochs where the others count iterations.
+        rows: Rows of all starts in order of time. Rows of training have a ``loss``; those of a
+            validation may count epochs where the others count iterations.
     """
     merged: list[Row] = []
-    for rows in starts:
-        first: dict[bool, int] = {}
-        for row in rows:
-            first.setdefault("loss" in row, row["step"])
-        merged = [row for row in merged if row["step"] < first.get("loss" in row, row["step"] + 1)]
-        merged += rows
+    last: dict[bool, int] = {}
+    for row in rows:
+        training = "loss" in row
+        if row["step"] <= last.get(training, -1):
+            again = [
+                at
+                for at, old in enumerate(merged)
+                if ("loss" in old) == training and old["step"] >= row["step"]
+            ]
+            if again and training:
+                del merged[again[0] :]
+            elif again:
+                merged = [old for at, old in enumerate(merged) if at not in again]
+        last[training] = row["step"]
+        merged.append(row)
     return merged
 
 

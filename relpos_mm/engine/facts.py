@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 
 from relpos_mm.encodings import position_modules, position_slug
 
+from .repeat import SeededDataset
+
 _PRECISION = {"Bfloat16OptimWrapper": "bfloat16", "AmpOptimWrapper": "float16"}
 
 
@@ -30,7 +32,9 @@ def data_fact(loader: DataLoader) -> dict[str, Any]:
     """Return class, size and origin of the data set behind a loader."""
     dataset: Any = loader.dataset
     inner = dataset
-    while not hasattr(inner, "metainfo") and hasattr(inner, "dataset"):
+    while hasattr(inner, "dataset") and (
+        isinstance(inner, SeededDataset) or not hasattr(inner, "metainfo")
+    ):
         inner = inner.dataset
     root = getattr(inner, "ann_file", "") or getattr(inner, "data_root", "")
     if not root and isinstance(getattr(inner, "data_prefix", None), dict):

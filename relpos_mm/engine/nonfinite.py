@@ -13,11 +13,13 @@ from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from .errors import UserError
+from .facts import bare_model
+from .output_watch import OutputWatch
 
 
 @HOOKS.register_module()
 class NonFiniteLossHook(Hook):
-    """Stop when a loss is NaN or infinite, and refuse to save weights that are.
+    """Stop when a loss is NaN or infinite or a prediction is NaN; save no weights that are.
 
     Args:
         patience: Number of iterations in a row with a non-finite loss that stop the run. More than
@@ -25,7 +27,8 @@ class NonFiniteLossHook(Hook):
 
     Raises:
         UserError: From the training loop; names the loss terms, iteration, learning rate, the
-            batch's pictures and the last checkpoint.
+            batch's pictures and the last checkpoint. From an evaluation; names the part of the
+            model and the pictures.
     """
 
     # After the iteration's bookkeeping, before any other hook acts on its result.
@@ -34,6 +37,7 @@ class NonFiniteLossHook(Hook):
     def __init__(self, patience: int = 1) -> None:
         self.patience = patience
         self._in_a_row = 0
+        self._watch: OutputWatch | None = None
 
     def after_train_iter(
         self,
@@ -60,6 +64,31 @@ class NonFiniteLossHook(Hook):
             "broken annotations, float16 (use bfloat16)."
         )
 
+    def _before_epoch(self, runner: Runner, mode: str = "train") -> None:
+        if mode != "train":
+            self._watch = OutputWatch(bare_model(runner.model))
+
+    def _after_iter(
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: Any = None,
+        outputs: Any = None,
+        mode: str = "train",
+    ) -> None:
+        """Check a batch of an evaluation."""
+        if self._watch and (part := self._watch.first()):
+            raise UserError(
+                f"{part} returns NaN in the {mode} evaluation, so its score would mean nothing "
+                f"({_pictures(data_batch)}); {_last_checkpoint(runner)}. Usual causes: weights "
+                "that are not finite, float16 (use bfloat16)."
+            )
+
+    def _after_epoch(self, runner: Runner, mode: str = "train") -> None:
+        if self._watch:
+            self._watch.close()
+            self._watch = None
+
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         state, iteration = checkpoint["state_dict"], checkpoint["meta"]["iter"]
         bad = [
@@ -77,7 +106,7 @@ class NonFiniteLossHook(Hook):
 
 def _scalars(outputs: Mapping[str, Any]) -> dict[str, float]:
     return {
-        name: float(value)
+        name: float(value.detach() if torch.is_tensor(value) else value)
         for name, value in outputs.items()
         if isinstance(value, (int, float)) or (torch.is_tensor(value) and value.numel() == 1)
     }

@@ -46,6 +46,12 @@ class SafeCheckpointHook(CheckpointHook):
             kwargs["backend_args"] = {"backend": "atomic"}
         super().__init__(*args, **kwargs)
 
+    def before_train(self, runner: Runner) -> None:
+        super().before_train(runner)
+        if runner._resume and self.last_ckpt is None:
+            # A validation may come before the first save; its best score goes into this file.
+            self.last_ckpt = runner.message_hub.runtime_info.get("last_ckpt")
+
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict[str, Any]) -> None:
         oldest = None
         full = self.max_keep_ckpts > 0 and len(self.keep_ckpt_ids) == self.max_keep_ckpts

@@ -61,6 +61,8 @@ class StartReportHook(Hook):
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         checkpoint["meta"]["run"] = run_settings(runner.cfg, runner.world_size)
+        if (transferred := self._weights(runner).position_transferred) is not None:
+            checkpoint["meta"]["position_transferred"] = transferred
 
     def before_train(self, runner: Runner) -> None:
         sources = self._weights(runner)
@@ -103,6 +105,7 @@ class StartReportHook(Hook):
             "weights": self._weights(runner).by_part(),
             "weight_notes": self._weights(runner).notes,
             "encoding": encoding_fact(model),
+            "position_transferred": self._weights(runner).position_transferred,
             "seed": runner.seed,
         }
         runner.logger.info("\n".join(["Start of the run", *report_lines(self.facts)]))

@@ -82,6 +82,12 @@ class WeightSources:
     Args:
         model: The bare model, without DDP or test-time-augmentation wrapper.
         allow_position_mismatch: Go on although file and model have different encodings.
+
+    Attributes:
+        source: File by tensor name.
+        notes: What else the report says about files.
+        position_transferred: Whether all encodings came from the files, through every training
+            and transfer before this run; None without any file.
     """
 
     def __init__(self, model: nn.Module, allow_position_mismatch: bool = False) -> None:
@@ -89,6 +95,7 @@ class WeightSources:
         self.allow_position_mismatch = allow_position_mismatch
         self.source: dict[str, str] = {}
         self.notes: list[str] = []
+        self.position_transferred: bool | None = None
 
     def add_checkpoint(self, path: str, checkpoint: dict[str, Any], testing: bool) -> None:
         """Record a ``load_from``, resumed or tested file before mmengine copies it.
@@ -153,6 +160,11 @@ class WeightSources:
                 f"{_some(found.position_conflict)}. Use the config that belongs to the file, or "
                 "set allow_position_mismatch=True on StartReportHook to start these at random."
             )
+        earlier = transfer.get("position_transferred", meta.get("position_transferred"))
+        if found.position_conflict or earlier is False:
+            self.position_transferred = False
+        elif self.position_transferred is None:
+            self.position_transferred = True
         label = f"{path} (made from {transfer['source']})" if "source" in transfer else path
         self.source.update(dict.fromkeys(keys, label))
         for kind in ("resized", "wrong_shape", "unexpected", "position_conflict"):

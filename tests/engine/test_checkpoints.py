@@ -34,7 +34,7 @@ def copy_of(run_dir: Path, folder: Path) -> Path:
     return folder
 
 
-def test_own_checkpoints_load_as_plain_data(run_dir: Path) -> None:
+def test_b021_own_checkpoints_load_as_plain_data(run_dir: Path) -> None:
     content = read_checkpoint(run_dir / "epoch_2.pth")
     assert content["meta"]["epoch"] == 2
     assert content["meta"]["seed"] == 3
@@ -42,7 +42,7 @@ def test_own_checkpoints_load_as_plain_data(run_dir: Path) -> None:
     require_training_state(run_dir / "epoch_2.pth")
 
 
-def test_code_in_a_file_is_refused(tmp_path: Path) -> None:
+def test_b021_code_in_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "foreign.pth"
     torch.save({"state_dict": {}, "where": tmp_path}, path)
     with pytest.raises(UserError, match=r"foreign\.pth.*pathlib.*not opened"):
@@ -63,7 +63,7 @@ def test_missing_and_odd_files_are_named(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "list.pth")
 
 
-def test_weights_alone_cannot_be_resumed_from(tmp_path: Path) -> None:
+def test_b046_weights_alone_cannot_be_resumed_from(tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"
     torch.save({"state_dict": {"a": torch.ones(1)}}, path)
     with pytest.raises(UserError, match=r"No training state.*optimizer.*load_from"):
@@ -75,7 +75,7 @@ def test_the_noted_checkpoint_is_found_in_a_moved_directory(run_dir: Path, tmp_p
     assert latest_resumable(folder) == folder / "epoch_2.pth"
 
 
-def test_a_cut_newest_file_gives_way_to_the_one_before(
+def test_b045_a_cut_newest_file_gives_way_to_the_one_before(
     run_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = copy_of(run_dir, tmp_path)

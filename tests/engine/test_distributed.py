@@ -16,7 +16,7 @@ from relpos_mm.engine.distributed import prepare_processes
 from .toys import ToyModel, log_of, toy_runner
 
 
-def test_syncbn_becomes_bn_with_the_same_names(
+def test_b040_syncbn_becomes_bn_with_the_same_names(
     single_process_group: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = ToyModel(norm="SyncBatchNorm")
@@ -29,7 +29,7 @@ def test_syncbn_becomes_bn_with_the_same_names(
     assert torch.isfinite(losses["loss_cls"])
 
 
-def test_one_process_switches_too_and_the_files_fit_both_ways(tmp_path: Path) -> None:
+def test_b040_one_process_switches_too_and_the_files_fit_both_ways(tmp_path: Path) -> None:
     runner = toy_runner(tmp_path / "a", model={"type": "ToyModel", "norm": "SyncBatchNorm"})
     runner.train()
     assert "reverted to BatchNormXd" in log_of(runner)

@@ -22,7 +22,7 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*.pth"))
 
 
-def test_nan_loss_stops_and_keeps_the_good_checkpoint(tmp_path: Path) -> None:
+def test_b061_nan_loss_stops_and_keeps_the_good_checkpoint(tmp_path: Path) -> None:
     model = {"type": "ToyModel", "poison_at": 6}
     runner = toy_runner(tmp_path, model=model, custom_hooks=GUARD)
     with pytest.raises(UserError) as error:
@@ -38,7 +38,7 @@ def test_nan_loss_stops_and_keeps_the_good_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hook", ["SafeCheckpointHook", "CheckpointHook"])
-def test_nan_weights_are_never_saved(tmp_path: Path, hook: str) -> None:
+def test_b061_nan_weights_are_never_saved(tmp_path: Path, hook: str) -> None:
     checkpoint = {"type": hook, "interval": 1}
     runner = toy_runner(tmp_path, custom_hooks=GUARD, default_hooks={"checkpoint": checkpoint})
     runner.register_hook(_PoisonWeights(), priority="NORMAL")
@@ -78,7 +78,7 @@ def test_pictures_of_every_batch_form_are_named() -> None:
     assert _pictures({"inputs": torch.ones(3)}) == "pictures unknown"
 
 
-def test_unused_parameters_are_named_once(tmp_path: Path) -> None:
+def test_b039_unused_parameters_are_named_once(tmp_path: Path) -> None:
     hooks = [{"type": "UnusedParameterHook", "iterations": 2}]
     runner = toy_runner(tmp_path, model={"type": "ToyModel", "unused": True}, custom_hooks=hooks)
     runner.train()
@@ -94,7 +94,7 @@ def test_nothing_is_said_when_everything_learns(tmp_path: Path) -> None:
     assert "got no gradient" not in log_of(runner)
 
 
-def test_several_processes_stop_with_names(tmp_path: Path, single_process_group: None) -> None:
+def test_b038_several_processes_stop_with_names(tmp_path: Path, single_process_group: None) -> None:
     model = ToyModel(unused=True)
     runner = toy_runner(tmp_path, model=ToyModel())
     runner.model = DistributedDataParallel(model)

@@ -45,14 +45,16 @@ def position_names(model: nn.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("position", [[], RELONLY, ABSREL, [{"type": "Sinusoid2d"}]])
-def test_exactly_the_position_parameters_lose_their_decay(position: list[dict[str, Any]]) -> None:
+def test_b018_exactly_the_position_parameters_lose_their_decay(
+    position: list[dict[str, Any]],
+) -> None:
     model = ToyModel(position)
     groups = build(model)
     assert undecayed(groups) == position_names(model)
     assert set(groups) == {name for name, _ in model.named_parameters()}
 
 
-def test_variants_treat_everything_else_alike() -> None:
+def test_b018_variants_treat_everything_else_alike() -> None:
     rules = {"norm_decay_mult": 0.0, "custom_keys": {"backbone": {"lr_mult": 0.5}}}
     settings = []
     for position in ([], RELONLY, ABSREL):
@@ -140,7 +142,7 @@ def test_the_table_counts_every_parameter_once() -> None:
     assert in_position == [0, 3]
 
 
-def test_zero_rate_is_explained() -> None:
+def test_b076_zero_rate_is_explained() -> None:
     model = ToyModel()
     wrapper = build_optim_wrapper(
         model,
@@ -151,3 +153,9 @@ def test_zero_rate_is_explained() -> None:
         },
     )
     assert "frozen_stages" in group_table(wrapper.optimizer, model)
+    frozen = {n: p.clone() for n, p in model.named_parameters() if n.startswith("backbone")}
+    for _ in range(5):
+        losses = model(torch.randn(2, 3, 16, 16), torch.tensor([0, 1]), mode="loss")
+        wrapper.update_params(sum(losses.values()))
+    state = model.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in frozen.items())

@@ -42,14 +42,14 @@ def test_everything_is_told_with_counts(tmp_path: Path) -> None:
     assert f"AdamW, float32, {decay}" in report
 
 
-def test_another_batch_than_the_recipes_is_warned_about(tmp_path: Path) -> None:
+def test_b075_another_batch_than_the_recipes_is_warned_about(tmp_path: Path) -> None:
     log = start_log(tmp_path, auto_scale_lr={"base_batch_size": 16})
     assert "2 = 2 x 1 process(es); recipe 16" in log
     assert "WARNING - The learning rate belongs to a batch of 16, this run has 2" in log
     assert "multiply it by 0.125" in log
 
 
-def test_scaling_is_applied_once_and_told(tmp_path: Path) -> None:
+def test_b075_scaling_is_applied_once_and_told(tmp_path: Path) -> None:
     scale = {"base_batch_size": 16, "enable": True}
     runner = toy_runner(tmp_path, train_cfg=NO_EPOCH, auto_scale_lr=scale)
     runner.train()
@@ -81,7 +81,7 @@ def test_an_empty_data_set_is_refused(tmp_path: Path) -> None:
         start_log(tmp_path, val_dataloader=loader)
 
 
-def test_resume_continues_the_rate_and_reports_a_changed_one(tmp_path: Path) -> None:
+def test_b043_resume_continues_the_rate_and_reports_a_changed_one(tmp_path: Path) -> None:
     schedule = {"type": "LinearLR", "start_factor": 0.1, "begin": 0, "end": 8, "by_epoch": False}
     hooks = {
         "checkpoint": {"type": "SafeCheckpointHook"},

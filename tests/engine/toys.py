@@ -93,7 +93,7 @@ class ToyMetric(BaseMetric):
         return {"accuracy/top1": top1, "coco/bbox_mAP_s": -1.0, "coco/segm_mAP": float("nan")}
 
 
-def toy_runner(work_dir: Path, **changes: Any) -> Runner:
+def toy_runner(work_dir: Path, runner_type: type[Runner] = Runner, **changes: Any) -> Runner:
     """Return a runner of two epochs of four iterations; ``changes`` replace its arguments."""
     loader = {
         "batch_size": 2,
@@ -124,7 +124,7 @@ def toy_runner(work_dir: Path, **changes: Any) -> Runner:
     }
     # Loggers are kept by experiment name, which must therefore not repeat between tests.
     name = str(work_dir).replace("/", "_")
-    return Runner(work_dir=str(work_dir), experiment_name=name, **arguments)
+    return runner_type(work_dir=str(work_dir), experiment_name=name, **arguments)
 
 
 def log_of(runner: Runner) -> str:

@@ -57,7 +57,7 @@ def test_missing_data(refuse: Callable[..., str], in_workspace: Workspace) -> No
     assert "tools/data.py make-mini" in message
 
 
-def test_resume_from_weights_alone(refuse: Callable[..., str]) -> None:
+def test_b046_resume_from_weights_alone(refuse: Callable[..., str]) -> None:
     torch.save({"state_dict": {"a": torch.ones(1)}}, "weights.pth")
     message = refuse(train, CLS, "--resume", "weights.pth")
     assert "No training state" in message
@@ -79,7 +79,7 @@ def test_augmentation_must_be_in_the_config(refuse: Callable[..., str]) -> None:
     assert "has no tta_model and no tta_pipeline" in message
 
 
-def test_a_used_port_is_named_at_once(workspace: Workspace) -> None:
+def test_b089_a_used_port_is_named_at_once(workspace: Workspace) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -101,6 +101,8 @@ def test_scripts_explain_their_arguments(workspace: Workspace, tool: str) -> Non
 
 
 @pytest.mark.parametrize("spelling", ["--local_rank", "--local-rank"])
-def test_both_spellings_of_the_rank_are_taken(refuse: Callable[..., str], spelling: str) -> None:
+def test_b088_both_spellings_of_the_rank_are_taken(
+    refuse: Callable[..., str], spelling: str
+) -> None:
     for tool, rest in ((train, []), (evaluate, ["x.pth"])):
         assert "Config not found" in refuse(tool, "none.py", *rest, f"{spelling}=1")

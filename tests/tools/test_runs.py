@@ -18,7 +18,7 @@ DRAWN = {"cascade": "*/shown/*.png", "upernet": "../shown/**/*.png", "cls": "../
 
 
 @pytest.mark.parametrize("family", ["cascade", "upernet", "cls"])
-def test_train_evaluate_and_predict(workspace: Workspace, family: str) -> None:
+def test_b085_train_evaluate_and_predict(workspace: Workspace, family: str) -> None:
     config = f"configs/mini/{family}_swin_t_relonly.py"
     log = workspace.ok("train.py", config, "--work-dir", "a", *mini_options(2))
     assert "Start of the run" in log
@@ -93,7 +93,7 @@ def _predict(workspace: Workspace, config: str, checkpoint: str, family: str) ->
     }
 
 
-def test_resume_continues_as_if_unbroken(workspace: Workspace) -> None:
+def test_b043_resume_continues_as_if_unbroken(workspace: Workspace) -> None:
     common = {"default_hooks__checkpoint__interval": 2}
     workspace.ok("train.py", CLS, "--work-dir", "whole", *mini_options(4, **common))
     workspace.ok("train.py", CLS, "--work-dir", "part", "--resume", *mini_options(2, **common))
@@ -107,7 +107,7 @@ def test_resume_continues_as_if_unbroken(workspace: Workspace) -> None:
     assert workspace.result("part")["validated_at"]["iter"] == 4
 
 
-def test_two_processes_train_and_evaluate(workspace: Workspace) -> None:
+def test_b084_two_processes_train_and_evaluate(workspace: Workspace) -> None:
     config = "configs/mini/upernet_swin_t_relonly.py"
     options = mini_options(2, model__decode_head__norm_cfg__type="SyncBN")
     log = workspace.ok("dist_train.sh", config, "2", "--work-dir", "two", *options)
@@ -123,14 +123,14 @@ def test_two_processes_train_and_evaluate(workspace: Workspace) -> None:
     assert one["metrics"] == two["metrics"] == workspace.result("two")["metrics"]
 
 
-def test_bfloat16_trains_a_detector(workspace: Workspace) -> None:
+def test_b015_bfloat16_trains_a_detector(workspace: Workspace) -> None:
     config = "configs/mini/cascade_swin_t_relonly.py"
     log = workspace.ok("train.py", config, "--amp", "--work-dir", "amp", *mini_options(2))
     assert "AdamW, bfloat16" in log
     assert len(workspace.losses("amp")) == 2
 
 
-def test_nan_ends_the_run_with_the_pictures_named(workspace: Workspace) -> None:
+def test_b061_nan_ends_the_run_with_the_pictures_named(workspace: Workspace) -> None:
     options = mini_options(
         4, optim_wrapper__optimizer__lr="1e30", default_hooks__checkpoint__interval=1
     )
