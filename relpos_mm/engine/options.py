@@ -58,11 +58,11 @@ def _require_path(cfg: Config, key: str) -> None:
     """
     node: Any = dict(cfg.items())
     names = key.split(".")
-    for depth, name in enumerate(names[:-1]):
+    for depth, name in enumerate(names):
         here = ".".join(names[: depth + 1])
         if isinstance(node, Mapping):
             near = get_close_matches(name, list(node), n=1, cutoff=0.8)
-            if name not in node and near:
+            if name not in node and near and depth < len(names) - 1:
                 raise UserError(
                     f"--cfg-options: {key}: the config has no {here}; did you mean {near[0]!r}?"
                 )
@@ -75,4 +75,5 @@ def _require_path(cfg: Config, key: str) -> None:
                 )
             node = node[int(name)]
         else:
-            raise UserError(f"--cfg-options: {key}: {here} has no parts, it is inside {node!r}")
+            parent = ".".join(names[:depth])
+            raise UserError(f"--cfg-options: {key}: {parent} has no parts, it is {node!r}")

@@ -34,7 +34,7 @@ _PACKAGES = {
     "mmpretrain": "onedl-mmpretrain",
 }
 # Where and how a run is started, as opposed to what it computes.
-_NOT_HASHED = ("work_dir", "launcher", "resume", "model_wrapper_cfg")
+_NOT_HASHED = ("work_dir", "launcher", "resume", "model_wrapper_cfg", "collect_device")
 
 
 @HOOKS.register_module()
@@ -138,8 +138,16 @@ def finite_or_none(value: Any) -> float | None:
 
 def config_sha256(cfg: Config) -> str:
     """Return the hash of the resolved config without the keys that only place a run."""
-    content = {key: value for key, value in cfg.to_dict().items() if key not in _NOT_HASHED}
+    content = _hashed(cfg.to_dict())
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _hashed(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _hashed(value) for key, value in node.items() if key not in _NOT_HASHED}
+    if isinstance(node, (list, tuple)):
+        return [_hashed(value) for value in node]
+    return node
 
 
 def _device() -> str:

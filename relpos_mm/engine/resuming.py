@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.dist import is_main_process
+from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, Runner
@@ -50,7 +50,7 @@ def run_settings(cfg: Config, processes: int | None = None) -> dict[str, Any]:
     }
 
 
-def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bool) -> float:
+def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bool) -> float | None:
     """Compare a run with the checkpoint that it goes on from; give it the checkpoint's seed.
 
     Args:
@@ -60,7 +60,8 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
         allowed: Whether changes are wanted (``--resume-changed``).
 
     Returns:
-        The factor by which the checkpoint's learning rates must be multiplied; 1 without changes.
+        The factor by which the checkpoint's learning rates must be multiplied; None when nothing
+        changed.
 
     Raises:
         UserError: Seed, batch, processes or rate differ.
@@ -77,7 +78,7 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
     old, new = meta.get("run"), run_settings(cfg)
     changed = [key for key in new if old and old.get(key) != new[key]]
     if not changed:
-        return 1.0
+        return None
     told = ", ".join(f"{_NAMES[key]} {old[key]} -> {new[key]}" for key in changed)
     same_step = old["batch_size"] * old["processes"] == new["batch_size"] * new["processes"]
     if cfg.train_cfg.get("by_epoch", "Epoch" in cfg.train_cfg.get("type", "")) and not same_step:
@@ -147,7 +148,9 @@ class OwedValidationHook(Hook):
             places.append(Path(runner._load_from).parent / self.filename)
         done = max((json.loads(p.read_text())["step"] for p in places if p.is_file()), default=0)
         step = _step(runner)
-        if runner.val_loop is not None and done < step and _is_due(runner, step):
+        owed = [runner.val_loop is not None and done < step and _is_due(runner, step)]
+        broadcast_object_list(owed)  # other machines may not see the first one's folder
+        if owed[0]:
             runner.logger.info(f"The run was broken off before step {step} was validated: now")
             runner.val_loop.run()
 

@@ -52,11 +52,11 @@ def train(argv: list[str] | None = None) -> None:
                 "no batch to scale from. Add auto_scale_lr = dict(base_batch_size=...)."
             )
         cfg.auto_scale_lr.enable = True
-    factor = resume(cfg, args.resume, args.resume_changed) if args.resume else 1.0
+    factor = resume(cfg, args.resume, args.resume_changed) if args.resume else None
     preflight(cfg, "train", "val")
     prepare_processes(cfg)
     runner = CheckedRunner.from_cfg(cfg)
-    if cfg.resume and args.resume_changed:
+    if factor is not None:
         runner.register_hook(ResumedRateHook(factor))
     runner.train()
 
@@ -83,7 +83,7 @@ def use_amp(cfg: Config) -> None:
         )
 
 
-def resume(cfg: Config, source: str, changed: bool = False) -> float:
+def resume(cfg: Config, source: str, changed: bool = False) -> float | None:
     """Point the config at the file to go on from: ``auto`` or a path.
 
     A first start with ``auto`` keeps the config's ``load_from``, so one command serves for the
@@ -96,7 +96,7 @@ def resume(cfg: Config, source: str, changed: bool = False) -> float:
         newest = latest_resumable(cfg.work_dir)
         if newest is None:
             print_log(f"--resume: no checkpoint in {cfg.work_dir} yet, training starts anew")
-            return 1.0
+            return None
         source = str(newest)
     content = require_training_state(source)
     factor = continue_as_before(cfg, source, content["meta"], changed)

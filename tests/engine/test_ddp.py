@@ -150,13 +150,13 @@ def test_b039_parameters_that_never_learn_are_named_under_find_unused(tmp_path: 
             tmp_path / f"run_{rank}",
             model={"type": "ToyModel", "unused": True, **PLAIN},
             custom_hooks=[{"type": "UnusedParameterHook"}],
-            train_cfg={"by_epoch": True, "max_epochs": 1},
+            train_cfg={"by_epoch": True, "max_epochs": 2},
             default_hooks={"checkpoint": None},
             **dict.fromkeys(("val_dataloader", "val_evaluator", "val_cfg")),
         )
         runner.model = CpuDistributedDataParallel(runner.model, find_unused_parameters=True)
         runner.train()
-        return log_of(runner)
+        return log_of(runner) if rank == 0 else ""  # the other one writes no file
 
     log = in_processes(2, tmp_path / "group", work)[0]
     assert log.count("got no gradient in the first 3 iteration(s)") == 1
