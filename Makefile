@@ -9,7 +9,7 @@ PYTEST := $(ONE_THREAD) $(VENV_PYTHON) -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-seg test nightly lint clean
+.PHONY: help setup demo demo-seg demo-detr test nightly lint clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -26,6 +26,9 @@ demo: setup ## pre-train, transfer, train and evaluate a Cascade Mask R-CNN on t
 
 demo-seg: setup ## the same with UperNet
 	$(VENV_PYTHON) tools/demo.py --task segmentation
+
+demo-detr: setup ## train and evaluate DETR with iRPE in its encoder on the embedded data
+	$(VENV_PYTHON) tools/demo.py --task detr --work-dir work_dirs/demo_detr
 
 test: setup ## unit tests, then the short trainings
 	$(PYTEST) -n $(JOBS) -m "not train and not nightly"

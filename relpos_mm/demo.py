@@ -1,4 +1,4 @@
-"""The demo: one classifier, one dense model that starts from it and one that does not."""
+"""The demo: a dense model from scratch, and where its backbone is ours a pre-trained one, too."""
 
 from __future__ import annotations
 
@@ -25,16 +25,29 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class DenseTask:
-    """What differs between the two dense tasks of the demo."""
+    """What differs between the dense tasks of the demo.
+
+    Attributes:
+        config: First part of the config's name.
+        title: Name of the model.
+        metrics: What the report shows.
+        variant: Encoding where none is asked for.
+        network: Second part of the config's name.
+        pretrained: Whether a classifier of that network exists to start from.
+    """
 
     config: str
     title: str
     metrics: tuple[str, ...]
+    variant: str = "relonly"
+    network: str = "swin_t"
+    pretrained: bool = True
 
 
 DENSE = {
     "detection": DenseTask("cascade", "Cascade Mask R-CNN", ("box_ap", "mask_ap")),
     "segmentation": DenseTask("upernet", "UperNet", ("miou_pct",)),
+    "detr": DenseTask("detr", "DETR", ("box_ap",), "irpe_k", "r50", pretrained=False),
 }
 
 
@@ -43,7 +56,7 @@ class Demo:
 
     Args:
         task: A key of :data:`DENSE`.
-        variant: Slug of the position encoding, part of the config names.
+        variant: Slug of the position encoding, part of the config names; the task's by default.
         work_dir: Where all runs, logs and pictures go.
         seed: Seed of every training.
         parallel: Train from scratch beside the chain of pre-training, one thread each.
@@ -53,14 +66,14 @@ class Demo:
     def __init__(
         self,
         task: str,
-        variant: str,
+        variant: str | None,
         work_dir: str | Path,
         seed: int = 0,
         parallel: bool = True,
         cfg_options: Sequence[str] = (),
     ) -> None:
         self.dense = DENSE[task]
-        self.variant = variant
+        self.variant = variant or self.dense.variant
         self.work_dir = Path(work_dir).resolve()
         self.seed = seed
         self.parallel = parallel
@@ -77,7 +90,9 @@ class Demo:
         """
         started = time.monotonic()
         self._tool("data", "data.py", "make-mini")
-        chains: list[Callable[[], None]] = [self._pretrained, self._scratch]
+        chains: list[Callable[[], None]] = [self._scratch]
+        if self.dense.pretrained:
+            chains.insert(0, self._pretrained)
         if self.parallel and (os.cpu_count() or 1) > 1:
             with ThreadPoolExecutor(len(chains)) as pool:
                 for done in as_completed([pool.submit(chain) for chain in chains]):
@@ -97,7 +112,7 @@ class Demo:
             process.terminate()
 
     def _config(self, family: str) -> str:
-        return f"configs/mini/{family}_swin_t_{self.variant}.py"
+        return f"configs/mini/{family}_{self.dense.network}_{self.variant}.py"
 
     def _pretrained(self) -> None:
         classifier = self.work_dir / "classifier"
@@ -110,7 +125,7 @@ class Demo:
         self._train(self.dense.config, dense, run_dir, f"load_from={weights}")
 
     def _scratch(self) -> None:
-        run_dir = self.work_dir / f"{self.dense.config}_scratch"
+        run_dir = list(self.runs().values())[-1]
         self._train(run_dir.name, self._config(self.dense.config), run_dir)
 
     def _train(self, step: str, config: str, work_dir: Path, *options: str) -> None:
@@ -158,8 +173,10 @@ class Demo:
             raise UserError(f"step '{step}' failed, its log is {log} and ends with\n{tail}")
 
     def runs(self) -> dict[str, Path]:
-        """The run directories of the three trainings, in the order of the report."""
-        names = ("classifier", self.dense.config, f"{self.dense.config}_scratch")
+        """The run directories of the trainings, in the order of the report."""
+        names = [self.dense.config]
+        if self.dense.pretrained:
+            names = ["classifier", *names, f"{self.dense.config}_scratch"]
         return {name: self.work_dir / name for name in names}
 
     def _report(self, sheet: Path, seconds: float) -> None:
@@ -182,5 +199,14 @@ def _last_checkpoint(run_dir: Path) -> Path:
 
 def _progress(line: str) -> str | None:
     """The part of a log line that a person watching wants to see, or None."""
-    found = re.search(r"(Epoch|Iter)\((train|val|test)\).*", line)
-    return re.sub(r"\s+", " ", found[0]) if found else None
+    found = re.search(r"(?:Epoch|Iter)\((train|val|test)\)\s*((?:\[[^]]*\])+)(.*)", line)
+    if not found:
+        return None
+    phase, step, rest = found.groups()
+    if phase == "train":
+        wanted = re.findall(r"\b(?:eta|loss): \S+", rest)
+    else:  # the metrics stand in the last line of a validation, timings in all
+        wanted = re.findall(r"\S*(?:top1|mAP|mIoU): \S+", rest)
+        if not wanted:
+            return None
+    return f"{phase} {step.replace(' ', '')}  {'  '.join(wanted)}"

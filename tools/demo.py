@@ -1,5 +1,7 @@
 """The whole job on the embedded data: pre-train a classifier, transfer it, train, evaluate, draw.
 
+DETR is one run from scratch.
+
 Every step is one of this project's own commands; the demo prints each before it runs it, so all
 of them can be repeated by hand.
 """
@@ -17,7 +19,7 @@ from relpos_mm.readme import record_demo
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", choices=sorted(DENSE), default="detection")
-    parser.add_argument("--variant", default="relonly", help="position encoding (default: relonly)")
+    parser.add_argument("--variant", help="position encoding (default: relonly, DETR: irpe_k)")
     parser.add_argument("--work-dir", default="work_dirs/demo", help="where everything is written")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(

@@ -14,6 +14,7 @@ from torch import Tensor
 from relpos_mm.transfer.detect import some
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.layouts import Template
+from relpos_mm.transfer.published import find_published
 
 State = dict[str, Tensor]
 
@@ -79,7 +80,11 @@ class Network:
 
     def convert(self, state: Mapping[str, Tensor], source: str, target: str) -> State:
         """From one layout to another, by way of ``relpos``."""
-        ours = self.arrive.get(source, _same)(self.renamed(state, source, "relpos"))
+        ours = dict(state)
+        if source != "relpos":
+            ours = self.arrive.get(source, _same)(self.renamed(state, source, "relpos"))
+        if target == "relpos":
+            return ours
         return self.renamed(self.leave.get(target, _same)(ours), "relpos", target)
 
 
@@ -223,6 +228,8 @@ DEIT = Network(
 
 def find_network(state: Mapping[str, Tensor]) -> tuple[Network, str, State] | None:
     """Network, layout and the state without ``module.``, or None when it is neither of the two."""
+    if find_published(state) is not None:  # Hiera has some names of DeiT
+        return None
     bare = {key.removeprefix("module."): value for key, value in state.items()}
     for network in (DETR, DEIT):
         for layout, probe in network.probes.items():

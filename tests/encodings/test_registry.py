@@ -9,6 +9,7 @@ from relpos_mm.encodings import position_modules, position_slug
 from relpos_mm.registry import build_positions
 
 ABSOLUTE, RELATIVE, SINES = ({"type": t} for t in ("AbsoluteTable", "RelativeBias", "Sinusoid2d"))
+IRPE = {"type": "ContextualRpe"}
 CONTEXT = {"embed_dims": 8, "num_heads": 2, "window_size": (3, 3), "grid_size": (4, 4), "layer": 0}
 
 
@@ -66,6 +67,20 @@ def test_a_missing_argument_is_named() -> None:
 )
 def test_slugs(position, slug) -> None:
     assert position_slug(position) == slug
+
+
+@pytest.mark.parametrize(
+    ("position", "slug"),
+    [
+        ([SINES], "abs"),
+        ([SINES, IRPE], "irpe_k"),
+        ([IRPE], "irpe_k_noabs"),
+        ([{**IRPE, "mode": "bias"}, SINES], "irpe_bias"),
+        ([], "noabs"),
+    ],
+)
+def test_slugs_of_hosts_with_a_usual_absolute_encoding(position, slug) -> None:
+    assert position_slug(position, "sin2d") == slug
 
 
 def test_position_modules_are_found_under_their_names() -> None:
