@@ -57,7 +57,7 @@ model = dict(
                 ),
                 sampler=dict(
                     type="RandomSampler",
-                    num=64,
+                    num=32,
                     pos_fraction=0.25,
                     neg_pos_ub=-1,
                     add_gt_as_proposals=True,
@@ -116,24 +116,24 @@ val_evaluator = dict(
 )
 test_evaluator = val_evaluator
 
-train_cfg = dict(type="IterBasedTrainLoop", max_iters=400, val_interval=400)
+train_cfg = dict(type="IterBasedTrainLoop", max_iters=240, val_interval=240)
 val_cfg = dict(type="ValLoop")
 test_cfg = dict(type="TestLoop")
 optim_wrapper = dict(
     type="OptimWrapper",
     constructor="PositionOptimConstructor",
-    optimizer=dict(type="AdamW", lr=1e-3, weight_decay=0.05),
+    optimizer=dict(type="AdamW", lr=3e-4, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
     clip_grad=dict(max_norm=5.0),
 )
 param_scheduler = [
     dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=50),
-    dict(type="MultiStepLR", by_epoch=False, begin=0, end=400, milestones=[300, 367], gamma=0.1),
+    dict(type="MultiStepLR", by_epoch=False, begin=0, end=240, milestones=[180, 220], gamma=0.1),
 ]
 auto_scale_lr = dict(enable=False, base_batch_size=8)
 default_hooks = dict(
     logger=dict(interval=20),
-    checkpoint=dict(by_epoch=False, interval=200, max_keep_ckpts=1),
+    checkpoint=dict(by_epoch=False, interval=120, max_keep_ckpts=1),
 )
 log_processor = dict(by_epoch=False)
 

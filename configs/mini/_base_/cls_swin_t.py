@@ -23,7 +23,7 @@ dataset = dict(
     pipeline=pipeline,
 )
 train_dataloader = dict(
-    batch_size=64,
+    batch_size=32,
     num_workers=1,
     persistent_workers=True,
     sampler=dict(type="InfiniteSampler", shuffle=True),
@@ -39,24 +39,24 @@ test_dataloader = val_dataloader
 val_evaluator = dict(type="Accuracy", topk=(1,))
 test_evaluator = val_evaluator
 
-train_cfg = dict(type="IterBasedTrainLoop", max_iters=900, val_interval=300)
+train_cfg = dict(type="IterBasedTrainLoop", max_iters=1800, val_interval=600)
 val_cfg = dict()
 test_cfg = dict()
 optim_wrapper = dict(
     type="OptimWrapper",
     constructor="PositionOptimConstructor",
-    optimizer=dict(type="AdamW", lr=2e-3, weight_decay=0.05),
+    optimizer=dict(type="AdamW", lr=1e-3, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
     clip_grad=dict(max_norm=1.0),
 )
 param_scheduler = [
     dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=100),
-    dict(type="CosineAnnealingLR", eta_min=1e-5, by_epoch=False, begin=100, end=900),
+    dict(type="CosineAnnealingLR", eta_min=1e-5, by_epoch=False, begin=100, end=1800),
 ]
-auto_scale_lr = dict(enable=False, base_batch_size=64)
+auto_scale_lr = dict(enable=False, base_batch_size=32)
 default_hooks = dict(
-    logger=dict(interval=50),
-    checkpoint=dict(by_epoch=False, interval=300, max_keep_ckpts=1),
+    logger=dict(interval=100),
+    checkpoint=dict(by_epoch=False, interval=600, max_keep_ckpts=1),
 )
 log_processor = dict(by_epoch=False)
 

@@ -51,7 +51,14 @@ val_dataloader = dict(
     ),
 )
 test_dataloader = val_dataloader
-val_evaluator = dict(type="IoUMetric", iou_metrics=["mIoU"])
+val_evaluator = [
+    dict(type="IoUMetric", iou_metrics=["mIoU"]),
+    dict(
+        type="ClassGroups",
+        miou=dict(things=_base_.letters),
+        choice=dict(chiral=_base_.letters[:4], layout=_base_.grounds[3:]),
+    ),
+]
 test_evaluator = val_evaluator
 
 train_cfg = dict(type="IterBasedTrainLoop", max_iters=800, val_interval=800)

@@ -28,7 +28,7 @@ class Knobs:
     """
 
     cls_px: int = 48
-    cls_train: int = 8000
+    cls_train: int = 12000
     cls_val: int = 1000
     #: Spread of the one centred letter of a classification picture.
     centre_sigma_px: int = 4
@@ -59,7 +59,7 @@ class Knobs:
     #: Horizontal shear of a letter, up to this share of its height, either way.
     slant_pct: int = 12
     #: Cut-off pieces of letters, which are no things.
-    clutter: Range = (2, 5)
+    clutter: Range = (0, 2)
     noise: int = 8
     #: Strength lambda of layout: the row decides between the two weave labels in
     #: (100 + lambda) / 2 per cent of regions.
