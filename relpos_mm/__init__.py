@@ -5,7 +5,10 @@ needs ``custom_imports = dict(imports=["relpos_mm"])`` and nothing else.
 """
 
 from . import encodings, engine, models
+from .environment import warn_if_no_ops
 
 __version__ = "0.1.0"
 
 __all__ = ["encodings", "engine", "models"]
+
+warn_if_no_ops()
