@@ -9,7 +9,7 @@ PYTEST := $(ONE_THREAD) $(VENV_PYTHON) -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-seg demo-detr test nightly lint clean
+.PHONY: help setup demo demo-seg demo-detr test nightly bench lint clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -36,6 +36,9 @@ test: setup ## unit tests, then the short trainings
 
 nightly: setup ## full-size models on the CPU: long
 	$(PYTEST) -n $(JOBS) -m nightly --timeout 10800
+
+bench: setup ## encodings against none, RelPosSwin against other libraries: half an hour
+	$(ONE_THREAD) $(VENV_PYTHON) tools/benchmark.py --out work_dirs/benchmark.json
 
 lint: setup ## style, spelling, types
 	$(VENV_PYTHON) -m ruff check .

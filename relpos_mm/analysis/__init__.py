@@ -1,0 +1,1 @@
+"""What encodings cost and look like: benchmark, cost tables, pictures, their pages in docs/."""
