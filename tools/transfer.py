@@ -40,6 +40,9 @@ def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--allow-encoding-mismatch", action="store_true", help="go on, and record it")
     add("--keep-final-norm", action="store_true", help="carry a classifier's norm to a dense model")
     add("--keep-head", action="store_true", help="carry the head from classifier to classifier")
+    add("--fit-tables", action="store_true", help="fit the config's DynamicBias or LogCoordBias")
+    add("--split-absolute", action="store_true", help="turn an absolute embedding into AbsoluteWin")
+    add("--position-only", action="store_true", help="of a Swin V2 or Hiera file")
     args = parser.parse_args(arguments)
     if args.inspect is None:
         if args.source is None or (args.out is None and not args.dry_run):

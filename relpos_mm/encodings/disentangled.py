@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
-from .base import PositionEncoding
+from .base import PositionEncoding, Resized, other_shapes
 from .buckets import axis_offsets
 from .contextual import head_width, project
 from .grid import Grid, Size
 from .lookup import Lookup
+from .resize import ResizeMode
 
 
 @POSITIONS.register_module()
@@ -155,6 +156,41 @@ class Disentangled(PositionEncoding):
                 "q, k and v: call bind(proj=...) once, or use share_projections=False"
             )
         return projected.unflatten(1, (self.num_heads, -1)).transpose(0, 1)
+
+    def transfer(
+        self,
+        state: dict[str, Tensor],
+        prefix: str,
+        *,
+        mode: ResizeMode = "scale",
+        source: dict[str, Size] | None = None,
+    ) -> list[Resized]:
+        """Keep the vector of every bucket, repeat the outermost: for another ``bucket_size``.
+
+        Raises:
+            ValueError: A table of another width, or no ``2 k`` rows (``4 k^2`` for ``product``).
+        """
+        records = []
+        for name, table, own in other_shapes(self, state, prefix):
+            if not name.startswith("rel_embeddings"):
+                continue
+            axes = 1 if self.mapping == "cross" else 2
+            side = round(len(table) ** (1 / axes))
+            whole = side % 2 == 0 and side**axes == len(table)
+            if table.ndim != 2 or table.shape[1] != own.shape[1] or not whole:
+                raise ValueError(
+                    f"{prefix + name}: {tuple(table.shape)} in the checkpoint does not fit "
+                    f"{tuple(own.shape)}; set embed_dims and mapping to the checkpoint's"
+                )
+            kept = torch.arange(2 * self.bucket_size, device=table.device) - self.bucket_size
+            kept = (kept + side // 2).clamp(0, side - 1)
+            if axes == 2:
+                kept = (kept[:, None] * side + kept).flatten()
+            state[prefix + name] = table.index_select(0, kept)
+            how = f"bucket_size {side // 2} -> {self.bucket_size}, buckets kept, edge repeated"
+            shapes = tuple(table.shape), tuple(own.shape)
+            records.append(Resized(prefix + name, *shapes, how))
+        return records
 
     def extra_repr(self) -> str:
         return (

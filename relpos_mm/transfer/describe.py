@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
-from relpos_mm.transfer.encoding_names import slug_of_types
+from relpos_mm.transfer.encoding_names import slug_of_configs
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.files import read_checkpoint, sha256_of
 from relpos_mm.transfer.fit import file_encodings
@@ -82,7 +82,7 @@ def describe(path: str | Path) -> Description:
         return result
     stated = backbone_config(checkpoint)
     result.kind, result.layout, result.prefix = weights.kind, weights.layout.name, weights.prefix
-    result.encoding = slug_of_types(file_encodings(weights, stated))
+    result.encoding = slug_of_configs(file_encodings(weights, stated).values())
     result.other_parts = sorted(weights.parts)
     result.averaged_weights = any(name in checkpoint for name in EMA_CONTAINERS)
     result.parameters = sum(value.numel() for value in weights.backbone.values())

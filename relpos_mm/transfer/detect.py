@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from relpos_mm.transfer.errors import TransferError
-from relpos_mm.transfer.layouts import LAYOUTS, OFFICIAL, READABLE, RELPOS, TIMM, Layout
+from relpos_mm.transfer.layouts import LAYOUTS, OFFICIAL, READABLE, TIMM, Layout
+from relpos_mm.transfer.published import find_published
 
 CONTAINERS = ("state_dict", "model", "model_state_dict", "model_state", "net")
 EMA_CONTAINERS = ("state_dict_ema", "model_ema", "ema", "ema_state_dict")
@@ -41,7 +43,9 @@ def unwrap(checkpoint: Any, *, ema: bool = False) -> dict[str, Tensor]:
         order = CONTAINERS + EMA_CONTAINERS
     if not isinstance(node, Mapping):
         raise TransferError(f"a {type(node).__name__} is not a state dict (names and tensors)")
-    state = {str(k): v for k, v in node.items() if isinstance(v, Tensor)}
+    state = OrderedDict((str(k), v) for k, v in node.items() if isinstance(v, Tensor))
+    # What modules noted beside their tensors, such as a reference window.
+    state._metadata = getattr(node, "_metadata", {})  # type: ignore[attr-defined]
     if not state:
         raise TransferError(f"no tensors found, only the keys {some(node)}")
     return state
@@ -53,6 +57,8 @@ def find_layout(state: Mapping[str, Tensor], prefix: str | None = None) -> tuple
     Raises:
         TransferError: no known layout, another architecture, or several backbones.
     """
+    if (published := find_published(state)) is not None:
+        raise TransferError(published.refusal)
     found: dict[str, list[Layout]] = {}
     for layout in READABLE:
         for key in state:
@@ -76,11 +82,6 @@ def find_layout(state: Mapping[str, Tensor], prefix: str | None = None) -> tuple
             "the one to take (--prefix)"
         )
     ((at, layouts),) = found.items()
-    if any(key.startswith(at) and ".cpb_mlp." in key for key in state) and RELPOS not in layouts:
-        raise TransferError(
-            "these are Swin V2 weights (continuous position bias, post-norm blocks), another "
-            "network than the Swin of this project; take a Swin V1 file"
-        )
     if layouts == [OFFICIAL, TIMM]:
         return _official_or_timm(state, at), at
     if len(layouts) > 1:

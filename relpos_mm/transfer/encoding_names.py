@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from relpos_mm.encodings import position_slug
 from relpos_mm.registry import POSITIONS
@@ -11,7 +13,7 @@ from relpos_mm.registry import POSITIONS
 def encoding_of_key(key: str) -> str | None:
     """Type of the encoding that a canonical backbone key belongs to, such as ``RelativeBias``."""
     head, found, rest = ("." + key).partition(".position.")
-    if not found or (head and not head.endswith(".attn")):
+    if not found or not re.fullmatch(r"|.*\.attn|\.stages\.\d+", head):
         return None
     return "".join(word.capitalize() for word in rest.split(".")[0].split("_"))
 
@@ -25,9 +27,19 @@ def encodings_of_keys(keys: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def slug_of_types(types: Iterable[str]) -> str:
-    """The slug of a set of encoding types; those that this project lacks are spelled out."""
-    names = sorted(types)
+def config_by_keys(name: str, keys: Iterable[str]) -> dict[str, Any]:
+    """What the names of its tensors tell of an encoding's config; its slug follows from that."""
+    if name != "ContextualRpe":
+        return {"type": name}
+    sides = {hit[1] for key in keys if (hit := re.search(r"\.rpe_([qkv])\.", key))}
+    mode = "bias" if any(key.endswith("lookup_table_bias") for key in keys) else "contextual"
+    return {"type": name, "rpe_on": "".join(sorted(sides, key="qkv".index)), "mode": mode}
+
+
+def slug_of_configs(configs: Iterable[Mapping[str, Any]]) -> str:
+    """The slug of a set of encodings; types that this project lacks are spelled out."""
+    known = list(configs)
+    names = sorted(str(cfg["type"]) for cfg in known)
     if all(name in POSITIONS.module_dict for name in names):
-        return position_slug([{"type": name} for name in names])
+        return position_slug(known)
     return "+".join(names)

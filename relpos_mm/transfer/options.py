@@ -22,6 +22,10 @@ class Options:
         allow_encoding_mismatch: go on with another encoding than the file's.
         keep_final_norm: start a dense model's last output norm from a classifier's final norm.
         keep_head: carry a classifier's head to a classifier.
+        fit_tables: fit the config's DynamicBias or LogCoordBias to the file's bias tables.
+        split_absolute: turn the file's absolute embedding into the config's absolute-win.
+        position_only: of a Swin V2 or Hiera file carry the position parameters, which is all that
+            fits.
     """
 
     mode: ResizeMode = "scale"
@@ -34,3 +38,6 @@ class Options:
     allow_encoding_mismatch: bool = False
     keep_final_norm: bool = False
     keep_head: bool = False
+    fit_tables: bool = False
+    split_absolute: bool = False
+    position_only: bool = False

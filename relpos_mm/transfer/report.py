@@ -50,6 +50,7 @@ class Report:
     mode: str = "scale"
     encoding_mismatch_allowed: bool = False
     head_carried: bool = False
+    converted_encoding: str = ""  # what conversions made of the file's
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, outcome: Outcome, keys: Iterable[str], reason: str = "") -> None:
@@ -63,7 +64,7 @@ class Report:
     @property
     def position_transferred(self) -> bool:
         """Whether every position parameter of the config's model came from the file."""
-        return self.file_encoding == self.config_encoding
+        return (self.converted_encoding or self.file_encoding) == self.config_encoding
 
     @property
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from torch import Tensor
 from relpos_mm.encodings import position_slug
 from relpos_mm.transfer.converting import convert
 from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
-from relpos_mm.transfer.encoding_names import slug_of_types
+from relpos_mm.transfer.encoding_names import slug_of_configs
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.files import read_checkpoint, sha256_of, write_checkpoint
 from relpos_mm.transfer.fit import Fit, file_encodings
 from relpos_mm.transfer.meta import backbone_config
 from relpos_mm.transfer.options import Options
+from relpos_mm.transfer.position_only import fit_position
 from relpos_mm.transfer.report import Report
 from relpos_mm.transfer.source import Weights, read_weights
 from relpos_mm.transfer.target import Target, load_target
@@ -62,8 +64,21 @@ def transfer_file(
         raise Refused(report)
     if out is not None:
         facts = report.facts() | {"backbone": target.config}
-        write_checkpoint(out, {"state_dict": state, "meta": {"transfer": facts}})
+        named = with_windows(state, target)
+        write_checkpoint(out, {"state_dict": named, "meta": {"transfer": facts}})
     return report
+
+
+def with_windows(state: dict[str, Tensor], target: Target) -> OrderedDict[str, Tensor]:
+    """The state with the reference windows of its encodings, as torch notes them beside it."""
+    noted = target.backbone.state_dict()._metadata  # type: ignore[attr-defined]
+    named = OrderedDict(state)
+    named._metadata = {  # type: ignore[attr-defined]
+        target.prefix + path: facts
+        for path, facts in noted.items()
+        if "pretrained_window_size" in facts
+    }
+    return named
 
 
 def fit_checkpoint(
@@ -75,6 +90,8 @@ def fit_checkpoint(
         TransferError: no usable backbone in the file, or a finished dense model that was not
             asked for.
     """
+    if options.position_only:
+        return fit_position(unwrap(checkpoint, ema=options.ema), target, options, source)
     try:
         weights = read_weights(unwrap(checkpoint, ema=options.ema), prefix=options.prefix)
     except TransferError as error:
@@ -86,7 +103,7 @@ def fit_checkpoint(
         sha256="",
         layout=weights.layout.name,
         kind=weights.kind,
-        file_encoding=slug_of_types(file_encodings(weights, stated)),
+        file_encoding=slug_of_configs(file_encodings(weights, stated).values()),
         config=target.name,
         config_encoding=position_slug(target.backbone.position_cfg),
         model_tensors=len(target.backbone.state_dict()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,9 @@ from relpos_mm.transfer.detect import find_layout
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.layouts import OFFICIAL, READABLE, RELPOS, TIMM, Layout, Template
 
-_BUFFER = re.compile(r"(.*\.)?(relative_position_index|attn_mask|relative_coords_table)")
+_BUFFER = re.compile(
+    r"(.*\.)?(relative_position_index|attn_mask|relative_coords_table|rope_t_[xy])"
+)
 BUFFER = "index, mask and coordinate buffers are rebuilt"
 _DETECTOR = {"rpn_head", "roi_head", "bbox_head", "mask_head", "panoptic_head", "query_embedding"}
 _SEGMENTOR = {"decode_head", "auxiliary_head"}
@@ -34,6 +37,8 @@ class Weights:
         dropped: key in the file -> why it is not carried.
         unknown: keys of the backbone's body that the layout does not know.
         parts: names of everything else in the file, such as ``rpn_head``.
+        windows: dotted path of a module, with the final dot -> its reference window.
+        fixed: type -> config of encodings that the file has as buffers only.
         kind: classifier, detector, segmentor or backbone.
     """
 
@@ -45,6 +50,8 @@ class Weights:
     dropped: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
+    windows: dict[str, tuple[int, int]] = field(default_factory=dict)
+    fixed: dict[str, dict[str, Any]] = field(default_factory=dict)
     kind: str = "backbone"
 
     @property
@@ -105,6 +112,11 @@ def read_weights(
     if absolute in weights.backbone:
         table = weights.backbone[absolute]
         weights.backbone[absolute] = permute.absolute_to_map(table, grid, prefix_tokens)
+    for path, facts in getattr(state, "_metadata", {}).items():
+        if path.startswith(at) and "pretrained_window_size" in facts:
+            height, width = facts["pretrained_window_size"]
+            weights.windows[f"{path[len(at) :]}."] = (height, width)
+    _settle_axial(weights)
     _settle_final_norm(weights)
     weights.kind = _kind(weights)
     return weights
@@ -170,6 +182,30 @@ def _settle_final_norm(weights: Weights) -> None:
         fields = {"i": str(weights.last_stage)} | (final.match(key) or {})
         named = RELPOS.templates["stage_norm"].fill(fields)
         weights.backbone[named], weights.origin[named] = value, origin
+
+
+def _settle_axial(weights: Weights) -> None:
+    """Tell rope-vit's axial frequencies, which it saves under the name of the mixed ones."""
+    rope = RELPOS.templates["rope"]
+    tables = {key: value for key, value in weights.backbone.items() if rope.match(key)}
+    if weights.layout is RELPOS or not all(_is_axial(table) for table in tables.values()):
+        return
+    for key, table in tables.items():
+        bands = table[0, 0, : table.shape[-1] // 2].double()  # theta^(-4 t / d), d = 2 d/2
+        theta = float((bands[0] / bands[1]) ** (table.shape[-1] / 2)) if len(bands) > 1 else 0.0
+        weights.fixed["AxialRope"] = {"type": "AxialRope", "theta": round(theta, 2)}
+        del weights.backbone[key]
+        why = f"fixed axial frequencies (theta {theta:.4g}) are recomputed"
+        weights.dropped[weights.origin.pop(key)] = why
+
+
+def _is_axial(table: Tensor) -> bool:
+    """Whether the first half of the pairs turns with the column alone, the second with the row."""
+    half = table.shape[-1] // 2
+    crossed = torch.cat((table[0, :, half:], table[1, :, :half]))
+    return bool(crossed.abs().max() < 1e-6) and torch.equal(
+        table[0, :, :half], table[0, :1, :half].expand(table.shape[1], -1)
+    )
 
 
 def _kind(weights: Weights) -> str:
