@@ -31,6 +31,7 @@ def load(name: str) -> Config:
 # ------------------------------------------------------------------------------ all of them at once
 
 
+@pytest.mark.train  # builds every model: a minute
 def test_every_config_passes_every_check() -> None:
     lines: list[str] = []
     assert [str(problem) for problem in check_tree(CONFIGS, progress=lines.append)] == []
