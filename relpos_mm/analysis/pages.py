@@ -19,6 +19,8 @@ _COST_NOTE = (
     "training step keeps for the backward pass."
 )
 
+_NOT_COUNTED = "Not counted yet: `python tools/update_encodings.py --costs` does it."
+
 
 def pages(folder: Path) -> dict[Path, list[str]]:
     """Pages of a folder, with the catalogue names that each one's heading comment lists."""
@@ -49,14 +51,16 @@ def rendered(folder: Path) -> dict[Path, str]:
     Raises:
         UserError: A page has lost its markers.
     """
-    record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    file = folder / RECORD
+    record: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     texts = {}
     rows = []
     for page, names in pages(folder).items():
         text = page.read_text(encoding="utf-8")
-        block = f"{page_table(record, names)}\n\n{_COST_NOTE}"
+        counted = [name for name in names if name in record]
+        block = f"{page_table(record, counted)}\n\n{_COST_NOTE}" if counted else _NOT_COUNTED
         texts[page] = replace_block(text, "cost", block, page.name)
-        rows += [_index_row(page, text, name, record[name]) for name in names]
+        rows += [_index_row(page, text, name, record.get(name)) for name in names]
     index = folder / "README.md"
     header = ["setting", "page", "acts on", "parameters in Swin-T", "+ MMAC at 224"]
     table = markdown_table(header, rows)
@@ -64,16 +68,16 @@ def rendered(folder: Path) -> dict[Path, str]:
     return texts
 
 
-def _index_row(page: Path, text: str, name: str, costs: dict[str, Any]) -> list[str]:
+def _index_row(page: Path, text: str, name: str, costs: dict[str, Any] | None) -> list[str]:
     title = text.splitlines()[0].removeprefix("# ")
     where = re.search(r"<!-- acts on: (.+) -->", text)
-    cost = next(iter(costs.values()))
+    cost = next(iter(costs.values())) if costs else None
     return [
         f"`{name}`",
         f"[{title}]({page.name})",
         where.group(1) if where else "",
-        f"{cost['position_params']:,}",
-        f"{cost['extra_gmac'] * 1e3:.1f}",
+        f"{cost['position_params']:,}" if cost else "",
+        f"{cost['extra_gmac'] * 1e3:.1f}" if cost else "",
     ]
 
 
