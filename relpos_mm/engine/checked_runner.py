@@ -27,6 +27,8 @@ class CheckedRunner(Runner):
         UserError: A head has another number of classes than the data set.
     """
 
+    _train_dataloader: DataLoader | dict[str, Any] | None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         path = Path(self.cfg.filename or "this config")

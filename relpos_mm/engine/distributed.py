@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
@@ -73,7 +73,7 @@ def collect_over_the_group(evaluator: Any) -> None:
     """
     metrics = evaluator if isinstance(evaluator, (list, tuple)) else [evaluator]
     for metric in metrics:
-        if not isinstance(metric, Mapping):
+        if not isinstance(metric, MutableMapping):
             continue
         if "metrics" in metric:
             collect_over_the_group(metric["metrics"])

@@ -99,7 +99,9 @@ class ResultHook(Hook):
             "phase": phase,
             "task": cfg.get("task"),
             "variant": encoding_fact(model)["slug"],
-            "position_transferred": report.facts["position_transferred"] if report else None,
+            "position_transferred": (report.facts or {}).get("position_transferred")
+            if report
+            else None,
             "seed": seed,
             "metrics": {paper_name(k): finite_or_none(v) for k, v in metrics.items()},
             "protocol": dict(

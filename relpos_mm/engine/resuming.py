@@ -75,8 +75,9 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
                 f"{given}. A run keeps its seed; set {seed}, or start anew in another --work-dir."
             )
         cfg.merge_from_dict({"randomness.seed": seed})
-    old, new = meta.get("run"), run_settings(cfg)
-    changed = [key for key in new if old and old.get(key) != new[key]]
+    new = run_settings(cfg)
+    old: dict[str, Any] = meta.get("run") or new  # other programs write no such entry
+    changed = [key for key in new if old.get(key) != new[key]]
     if not changed:
         return None
     told = ", ".join(f"{_NAMES[key]} {old[key]} -> {new[key]}" for key in changed)

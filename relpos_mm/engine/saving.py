@@ -41,6 +41,8 @@ class SafeCheckpointHook(CheckpointHook):
     the same goes for the best checkpoint.
     """
 
+    last_ckpt: str | None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if kwargs.get("backend_args") is None:
             kwargs["backend_args"] = {"backend": "atomic"}
