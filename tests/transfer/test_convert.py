@@ -153,8 +153,8 @@ def test_both_generations_of_hugging_face_names(name: str) -> None:
 def test_other_networks_are_refused() -> None:
     """B003 e and f."""
     resnet = {f"layer{i}.0.conv1.weight": torch.zeros(1) for i in (1, 2)}
-    vit = {"patch_embed.proj.weight": torch.zeros(1), "blocks.0.attn.qkv.weight": torch.zeros(1)}
-    for foreign in (resnet, vit):
+    convnext = {"stem.0.weight": torch.zeros(1), "stages.0.blocks.0.conv_dw.weight": torch.zeros(1)}
+    for foreign in (resnet, convnext):
         with pytest.raises(TransferError, match="no Swin backbone in any known layout"):
             detect(foreign)
     for empty in ({}, {"state_dict": {}}, {"meta": {"epoch": 1}}):
