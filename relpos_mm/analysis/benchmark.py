@@ -122,7 +122,7 @@ def peak_mib(run: Run, device: torch.device) -> float:
         return (torch.cuda.max_memory_allocated(device) - before) / 2**20
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
         run()
-    events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = trace.profiler.kineto_results.events()
     changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
     held = peak = 0
     for _, change in sorted(changes, key=lambda pair: pair[0]):

@@ -82,7 +82,7 @@ def _torchvision(ours: RelPosSwin, arch: Mapping[str, Any], hw: Size) -> nn.Modu
 
     def stages(x: Tensor) -> list[Tensor]:
         outputs = []
-        for i, layer in enumerate(features):
+        for i, layer in enumerate(features):  # type: ignore[arg-type]
             x = layer(x)
             if i % 2:
                 outputs.append(x)
@@ -204,11 +204,11 @@ def pairs(
                 raise UserError(f"no library is called {library!r}; known: {', '.join(LIBRARIES)}")
             make, rule = LIBRARIES[library]
             torch.manual_seed(0)
-            ours = RelPosSwin(**arch, drop_path_rate=DROP_PATH, small_map=rule)
+            ours = RelPosSwin(**arch, drop_path_rate=DROP_PATH, small_map=rule)  # type: ignore[arg-type]
             try:
                 theirs = make(ours, arch, (hw[0], hw[1]))
-            except Unfit as error:
-                note(f"left out at {size}: {error}")
+            except Unfit as unfit:
+                note(f"left out at {size}: {unfit}")
                 continue
             a, b = (Step(model.to(device), x, dtype) for model in (theirs, ours))
             error = largest_error(b.training(False), a.training(False))

@@ -91,7 +91,8 @@ class Attention:
         located = x
         for encoding in self.encodings:
             located = encoding.embed(located, self.grid)
-        out = attend(*qkv, self.encodings, self.grid, impl=self.impl)
+        q, k, v = qkv
+        out = attend(q, k, v, self.encodings, self.grid, impl=self.impl)
         return [out] if located is x else [out, located]
 
     def inference(self) -> list[Tensor]:

@@ -97,9 +97,12 @@ def draw(shown: Pattern, path: str | Path, title: str) -> Path:
         axis.set(xticks=[], yticks=[])
         if dot is not None:
             axis.plot(dot[1], dot[0], "r.", markersize=5)
-    figure.colorbar(picture, ax=axes[0].tolist(), fraction=0.05, pad=0.02).ax.tick_params(
-        labelsize=7
-    )
+    figure.colorbar(
+        picture,  # type: ignore[arg-type]
+        ax=axes[0].tolist(),
+        fraction=0.05,
+        pad=0.02,
+    ).ax.tick_params(labelsize=7)
     figure.suptitle(f"{title}\n{TITLES[shown.kind]}", fontsize=8, y=1.0)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +116,7 @@ def _place(model: nn.Module, name: str) -> tuple[int, int]:
     """Channels and heads of the attention that an encoding belongs to."""
     owner = model.get_submodule(name.rsplit(".position.", 1)[0])
     if hasattr(owner, "num_heads"):
-        return owner.qkv.in_features, owner.num_heads
+        return owner.qkv.in_features, owner.num_heads  # type: ignore[union-attr, return-value]
     encoding: PositionEncoding = model.get_submodule(name)  # type: ignore[assignment]
     widths = [p.shape[1] if p.ndim == 4 else p.shape[-1] for p in encoding.parameters()]
     return max(widths, default=getattr(encoding, "embed_dims", 96)), 1

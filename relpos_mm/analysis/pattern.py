@@ -90,10 +90,10 @@ def pattern(encoding: PositionEncoding, grid: Size, embed_dims: int, num_heads: 
 def _by_head(kind: Kind, rows: Tensor, grid: Size, centre: tuple[int, int]) -> Pattern:
     """Rows ``(h, N)`` as maps, heads that say the same once."""
     if len(rows) > 1 and torch.allclose(rows, rows[:1].expand_as(rows)):
-        rows, labels = rows[:1], ("all heads",)
+        rows, labels = rows[:1], ["all heads"]
     else:
-        labels = tuple(f"head {i}" for i in range(len(rows)))
-    return Pattern(kind, rows.unflatten(1, grid), labels, (centre,) * len(rows))
+        labels = [f"head {i}" for i in range(len(rows))]
+    return Pattern(kind, rows.unflatten(1, grid), tuple(labels), (centre,) * len(rows))
 
 
 def _value_pattern(

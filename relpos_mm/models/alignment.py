@@ -83,7 +83,7 @@ def _periods(
 def _windows(backbone: RelPosSwin) -> Iterator[tuple[str, Size, Size]]:
     """Name, distance of windows and shift of every block, in tokens of the stem."""
     for i, stage in enumerate(backbone.stages):
-        for j, block in enumerate(stage.blocks):  # type: ignore[union-attr, arg-type]
+        for j, block in enumerate(stage.blocks):
             height, width = block.attn.window_size
             shift = (height // 2, width // 2) if block.attn.shifted else (0, 0)
             tokens = 2**i

@@ -71,7 +71,7 @@ def transfer_file(
 
 def with_windows(state: dict[str, Tensor], target: Target) -> OrderedDict[str, Tensor]:
     """The state with the reference windows of its encodings, as torch notes them beside it."""
-    noted = target.backbone.state_dict()._metadata  # type: ignore[attr-defined]
+    noted = target.backbone.state_dict()._metadata
     named = OrderedDict(state)
     named._metadata = {  # type: ignore[attr-defined]
         target.prefix + path: facts

@@ -71,7 +71,7 @@ def _fit_network(model: DynamicBias, wanted: Tensor, window: Size) -> Tensor:
     offsets = offset_set(window, window)[0].double()
     for module in model.modules():
         if hasattr(module, "reset_parameters"):
-            module.reset_parameters()  # wider than the starting values of a training
+            module.reset_parameters()  # type: ignore[operator]  # wider than the starting values of a training
     optimizer = torch.optim.LBFGS(
         model.parameters(), max_iter=_STEPS, history_size=30, line_search_fn="strong_wolfe"
     )
@@ -96,15 +96,16 @@ def _fit_log_coords(model: LogCoordBias, wanted: Tensor, window: Size) -> Tensor
     direction = torch.randn(hidden, 2, dtype=torch.float64)
     # Each unit bends at a point between two of the offsets.
     ends = coords[torch.randint(len(coords), (2, hidden))]
-    bend = torch.lerp(*ends.unbind(0), torch.rand(hidden, 1, dtype=torch.float64))
+    bend = torch.lerp(ends[0], ends[1], torch.rand(hidden, 1, dtype=torch.float64))
     units = torch.relu(coords @ direction.t() - (direction * bend).sum(1))
     middle = (wanted.amin(0) + wanted.amax(0)) / 2
     logits = ((wanted - middle) / 16 + 0.5).clamp(*_RANGE).logit()
     last = torch.linalg.lstsq(units, logits, driver="gelsd").solution  # of least norm
     with torch.no_grad():
-        model.cpb_mlp[0].weight.copy_(direction)  # type: ignore[union-attr, operator]
-        model.cpb_mlp[0].bias.copy_(-(direction * bend).sum(1))  # type: ignore[union-attr, operator]
-        model.cpb_mlp[2].weight.copy_(last.t())  # type: ignore[union-attr, operator]
+        state = model.cpb_mlp.state_dict()
+        state["0.weight"].copy_(direction)
+        state["0.bias"].copy_(-(direction * bend).sum(1))
+        state["2.weight"].copy_(last.t())
     return 16 * torch.sigmoid(units @ last)
 
 
