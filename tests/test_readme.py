@@ -23,7 +23,7 @@ RESULT = {
     "config_sha256": "c" * 64,
     "data_sha256": "d" * 64,
     "versions": {"torch": "2.0"},
-    "checkpoint": "/home/someone/iter_1.pth",
+    "checkpoint": "/someones/runs/iter_1.pth",
 }
 
 
@@ -39,7 +39,7 @@ def test_record_keeps_the_numbers_and_no_path_of_the_machine(tmp_path: Path) -> 
     run_dir.mkdir()
     (run_dir / "result.json").write_text(json.dumps(RESULT))
     path = record_demo({"cascade": run_dir}, "detection", tmp_path / "results")
-    assert "/home/someone" not in path.read_text()
+    assert "/someones" not in path.read_text()
     assert load_records(tmp_path / "results")["detection"]["cascade"]["metrics"]["box_ap"] == 0.5125
 
 

@@ -140,7 +140,7 @@ def test_lock_keeps_a_second_setup_out_and_ends_with_its_process(tmp_path: Path)
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
-        ("fatal error: error writing to /tmp/x.s: No space left on device", "disk is full"),
+        ("fatal error: error writing to x.s: No space left on device", "disk is full"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "out of memory"),
         ("error: command 'g++' failed: No such file or directory", "no C++ compiler"),
         ("/bin/sh: 1: g++: not found", "no C++ compiler"),
