@@ -65,8 +65,7 @@ def workspace(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("checkout")
     for name in ("configs", "docs", "relpos_mm", "tools", "README.md", "requirements.txt"):
         (folder / name).symlink_to(repo_root / name)
-    (folder / ".venv").mkdir()
-    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
 
