@@ -60,7 +60,10 @@ def main() -> int:
             knobs = Knobs.parse(args.set)
             make_mini(args.out, seed=args.seed, knobs=knobs, workers=args.workers, force=args.force)
         else:
-            logging.info("wrote %s", TREES[args.layout](args.path))
+            root = TREES[args.layout](args.path)
+            logging.info(
+                "wrote %s; `data.py check %s %s --mini` checks it", root, args.layout, root
+            )
     except (OtherDataInTheWay, FileExistsError, ValueError) as error:
         print(f"data.py: {error}", file=sys.stderr)
         return 2
