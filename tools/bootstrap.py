@@ -76,6 +76,13 @@ def main():
     except StepFailed as failure:
         print(failure, file=sys.stderr)
         return 1
+    except OSError as error:
+        print(
+            "Set-up cannot use a file or folder: {}\n"
+            "  remedy: make it writable, or set XDG_CACHE_HOME for the cached wheel".format(error),
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         print("\nSet-up interrupted. Run make again: it continues here.", file=sys.stderr)
         return 130
