@@ -91,8 +91,12 @@ def update_readme(readme: str, records: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the README's text with the block between the markers rendered anew.
 
     Raises:
-        UserError: The markers are missing.
+        UserError: There is no record, or the markers are missing.
     """
+    if not records:
+        raise UserError(
+            "no recorded results; make them: python tools/demo.py --record docs/results"
+        )
     before, begin, rest = readme.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
