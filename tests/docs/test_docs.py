@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mmengine.config import Config
 
 from .commands import (
     NOT_RUN,
@@ -57,6 +58,56 @@ def test_named_files_exist(repo_root: Path) -> None:
             if not (repo_root / name).exists():
                 missing.append(f"{document.name}: {name}")
     assert not missing
+
+
+def test_named_flags_exist(repo_root: Path) -> None:
+    """Flags of our tools, in blocks and in running text: each stands in some parser or script."""
+    files = [*(repo_root / "tools").rglob("*"), *(repo_root / "relpos_mm").rglob("*.py")]
+    known = {
+        flag
+        for file in files
+        if file.is_file() and file.suffix in (".py", ".sh")
+        for flag in re.findall(r"[\"'](--[a-z][\w-]*)", file.read_text(encoding="utf-8"))
+    }
+    unknown = []
+    for document in documents(repo_root):
+        text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(r"tools/\w+\.(?:py|sh)([^`\n]*)", text):
+            unknown += [f"{document.name}: {flag}" for flag in re.findall(r"--[a-z][\w-]*", line)]
+    assert len(unknown) > 20, "the documents show too few flags: are commands still found?"
+    assert [one for one in unknown if one.split(": ")[1] not in known] == []
+
+
+def test_named_make_targets_exist(repo_root: Path) -> None:
+    makefile = (repo_root / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.M))
+    named = {
+        target
+        for document in documents(repo_root)
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", document.read_text(), re.M)
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_named_checkpoints_are_those_that_the_configs_write(repo_root: Path) -> None:
+    """A changed schedule must not leave commands behind that name a file which nobody writes."""
+    text = "\n".join(document.read_text() for document in documents(repo_root))
+    configs = dict(re.findall(r"train\.py \S*?(\w+)\.py --work-dir work_dirs/(\w+)", text))
+    stems = {run: stem for stem, run in configs.items()}
+    named = set(re.findall(r"work_dirs/(\w+)/((?:iter|epoch)_\d+\.pth)", text))
+    assert len(named) > 3
+    for run, checkpoint in named:
+        stem = stems.get(run, run)
+        written = [
+            _last_checkpoint(repo_root / "configs" / folder / f"{stem}.py")
+            for folder in ("", "mini")
+        ]
+        assert checkpoint in written, f"work_dirs/{run}/{checkpoint}: the runs write {written}"
+
+
+def _last_checkpoint(config: Path) -> str:
+    loop = Config.fromfile(config).train_cfg
+    return f"iter_{loop.max_iters}.pth" if "max_iters" in loop else f"epoch_{loop.max_epochs}.pth"
 
 
 @pytest.fixture(scope="module")
