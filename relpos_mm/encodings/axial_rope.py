@@ -52,7 +52,7 @@ class AxialRope(Rotary):
         num_heads: int,
         theta: float = 100.0,
         normalize_coords: Normalize | None = None,
-        ref_size: Size | None = None,
+        ref_size: int | Size | None = None,
         axis_order: AxisOrder = "xy",
         pairing: Pairing = "neighbour",
     ) -> None:

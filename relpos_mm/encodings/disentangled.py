@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
@@ -16,6 +15,7 @@ from .buckets import axis_offsets
 from .contextual import head_width, project
 from .grid import Grid, Size
 from .lookup import Lookup
+from .made_once import made_once
 from .resize import ResizeMode
 
 
@@ -209,7 +209,7 @@ def log_bucket(offsets: Tensor, bucket_size: int, max_distance: int) -> Tensor:
     return torch.where(offsets.abs() <= middle, offsets, far * offsets.sign())
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def used_buckets(
     first: Size,
     second: Size,
@@ -221,17 +221,16 @@ def used_buckets(
 
     Offsets are first minus second; the pair of a row and a column bucket is ``row * Ux + column``.
     """
-    with torch.inference_mode(False):
-        axes = []
-        for sizes in zip(first, second, strict=True):
-            # On the CPU everywhere: another device's logarithm may round an edge the other way.
-            bucket = log_bucket(axis_offsets(*sizes, "cpu"), bucket_size, max_distance)
-            row = (bucket + bucket_size).clamp(0, 2 * bucket_size - 1)
-            axes.append(torch.unique(row.to(device), return_inverse=True))
-        (rows, row), (columns, column) = axes
-        pair = row[:, None, :, None] * len(columns) + column[None, :, None, :]
-        # (H1, W1, H2, W2) -> (N1, N2)
-        return rows, columns, pair.reshape(first[0] * first[1], second[0] * second[1])
+    axes = []
+    for sizes in zip(first, second, strict=True):
+        # On the CPU everywhere: another device's logarithm may round an edge the other way.
+        bucket = log_bucket(axis_offsets(*sizes, "cpu"), bucket_size, max_distance)
+        row = (bucket + bucket_size).clamp(0, 2 * bucket_size - 1)
+        axes.append(torch.unique(row.to(device), return_inverse=True))
+    (rows, row), (columns, column) = axes
+    pair = row[:, None, :, None] * len(columns) + column[None, :, None, :]
+    # (H1, W1, H2, W2) -> (N1, N2)
+    return rows, columns, pair.reshape(first[0] * first[1], second[0] * second[1])
 
 
 def _check(

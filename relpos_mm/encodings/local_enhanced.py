@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from relpos_mm.registry import POSITIONS
 
 from .base import Padding, PositionEncoding
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .valid_region import zero_padding
 
 
@@ -49,7 +49,7 @@ class LocalEnhanced(PositionEncoding):
         embed_dims: int,
         kernel_size: int = 3,
         local: bool = False,
-        window_size: Size | None = None,
+        window_size: int | Size | None = None,
         shifted: bool = False,
     ) -> None:
         super().__init__()
@@ -61,7 +61,9 @@ class LocalEnhanced(PositionEncoding):
                 "use local=False"
             )
         self.local = local
-        self.window_size = window_size
+        self.window_size = (
+            None if window_size is None else as_size("LocalEnhanced: window_size", window_size)
+        )
         self.get_v = nn.Conv2d(
             embed_dims, embed_dims, kernel_size, padding=kernel_size // 2, groups=embed_dims
         )

@@ -48,7 +48,7 @@ class MixedRope(Rotary):
         embed_dims: int,
         num_heads: int,
         normalize_coords: Normalize | None = None,
-        ref_size: Size | None = None,
+        ref_size: int | Size | None = None,
         axis_order: AxisOrder = "xy",
         pairing: Pairing = "neighbour",
         theta: float = 10.0,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import Padding, PositionEncoding
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .precision import widen
 
 Normalize = Literal["separate", "min", "max"]
@@ -102,7 +102,7 @@ class Rotary(PositionEncoding, ABC):
         embed_dims: int,
         num_heads: int,
         normalize_coords: Normalize | None,
-        ref_size: Size | None,
+        ref_size: int | Size | None,
         axis_order: AxisOrder,
         pairing: Pairing,
     ) -> None:
@@ -126,7 +126,7 @@ class Rotary(PositionEncoding, ABC):
             )
         self.head_dim = embed_dims // num_heads
         self.normalize_coords = normalize_coords
-        self.ref_size = ref_size
+        self.ref_size = None if ref_size is None else as_size(f"{name}: ref_size", ref_size)
         self.axis_order = axis_order
         self.pairing = pairing
         # Content that is stretched to a fixed range needs to know where it ends.

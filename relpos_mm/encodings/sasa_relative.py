@@ -12,7 +12,7 @@ from relpos_mm.registry import POSITIONS
 
 from .axis_tables import AxisTableEncoding
 from .contextual import axial_term, head_width, project
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .offset_vectors import clipped_axis
 
 
@@ -53,7 +53,7 @@ class SasaRelative(AxisTableEncoding):
         *,
         embed_dims: int,
         num_heads: int,
-        window_size: Size,
+        window_size: int | Size,
         split: Literal["head", "channels"] = "head",
         shared_heads: bool | None = None,
         factored: bool = True,
@@ -70,8 +70,9 @@ class SasaRelative(AxisTableEncoding):
         if whole % 2:
             raise ValueError(f"SasaRelative: an odd number of channels ({whole}) has no halves")
         width = head_dims // 2 if self.shared_heads else embed_dims // 2
-        self.rel_h = nn.Parameter(torch.empty(2 * window_size[0] - 1, width))
-        self.rel_w = nn.Parameter(torch.empty(2 * window_size[1] - 1, width))
+        rows, columns = as_size("SasaRelative: window_size", window_size)
+        self.rel_h = nn.Parameter(torch.empty(2 * rows - 1, width))
+        self.rel_w = nn.Parameter(torch.empty(2 * columns - 1, width))
         nn.init.trunc_normal_(self.rel_h, std=0.02)
         nn.init.trunc_normal_(self.rel_w, std=0.02)
 

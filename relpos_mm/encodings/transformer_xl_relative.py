@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -14,6 +13,7 @@ from relpos_mm.registry import POSITIONS
 from .base import PositionEncoding
 from .contextual import axial_term, head_width, project
 from .grid import Grid
+from .made_once import made_once
 from .offsets import axis_set
 
 
@@ -97,16 +97,15 @@ class TransformerXLRelative(PositionEncoding):
         return f"num_heads={self.num_heads}, temperature={self.temperature}"
 
 
-@lru_cache(maxsize=128)
+@made_once(maxsize=128)
 def offset_waves(
     queries: int, keys: int, width: int, temperature: float, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Sinusoids ``(P, width)`` of the offsets along one axis, float32, and their index."""
-    with torch.inference_mode(False):
-        offsets, index = axis_set(queries, keys, 1.0, device)
-        # The public code's operations one by one: it rounds to float32 in between.
-        bands = torch.arange(0, width, 2.0, device=device)
-        frequencies = 1 / torch.pow(temperature, bands / width)
-        with torch.autocast(offsets.device.type, enabled=False):
-            angles = offsets[:, None] * frequencies
-        return torch.cat((angles.sin(), angles.cos()), dim=1), index
+    offsets, index = axis_set(queries, keys, 1.0, device)
+    # The public code's operations one by one: it rounds to float32 in between.
+    bands = torch.arange(0, width, 2.0, device=device)
+    frequencies = 1 / torch.pow(temperature, bands / width)
+    with torch.autocast(offsets.device.type, enabled=False):
+        angles = offsets[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=1), index

@@ -2,5 +2,7 @@
 
 from hypothesis import settings
 
+from tests.quiet import stretched_tables_are_meant  # noqa: F401
+
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
