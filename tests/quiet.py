@@ -1,4 +1,4 @@
-"""A warning that tests of published baselines expect; conftest files import the fixture."""
+"""A warning that tests of published baselines expect; `conftest.py` imports the fixture."""
 
 from __future__ import annotations
 

@@ -2,7 +2,5 @@
 
 from hypothesis import settings
 
-from tests.quiet import stretched_tables_are_meant  # noqa: F401
-
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")

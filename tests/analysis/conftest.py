@@ -1,3 +1,0 @@
-"""What the tests of the analysis share."""
-
-from tests.quiet import stretched_tables_are_meant  # noqa: F401
