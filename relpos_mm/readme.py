@@ -94,9 +94,7 @@ def update_readme(readme: str, records: Mapping[str, Mapping[str, Any]]) -> str:
         UserError: There is no record, or the markers are missing.
     """
     if not records:
-        raise UserError(
-            "no recorded results; make them: python tools/demo.py --record docs/results"
-        )
+        raise UserError("there is no record; make one: python tools/demo.py --record docs/results")
     before, begin, rest = readme.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

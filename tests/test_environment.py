@@ -77,6 +77,14 @@ def test_b095_ops_of_another_torch_are_told_apart(
         require_ops()
 
 
+def test_a_copy_without_the_checkout_names_the_wrapper_of_a_checkout(
+    mmcv_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "relpos_mm" / "environment.py"))
+    with pytest.raises(MissingOps, match=r"CXX=\$PWD/tools/cxx20"):
+        require_ops()
+
+
 def test_absent_mmcv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None)
     warn_if_no_ops()  # nothing to say: the import of mmcv itself will tell

@@ -29,7 +29,7 @@ NOT_RUN_WORDS = {
             ("coco my/data", "the reader's own data"),
         )
     },
-    "detr_irpe.pth": "needs a DETR checkpoint; tests/tools/test_detr_runs.py converts there and back",
+    "detr_irpe.pth": "needs a DETR checkpoint; tests/tools/test_detr_runs.py converts one",
 }
 
 # Documents whose commands need files of their own, which another test makes for them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -9,7 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from mmengine.config import Config
+
+from relpos_mm.models import RelPosSwin
+from relpos_mm.registry import POSITIONS
 
 from .commands import (
     NOT_RUN,
@@ -39,14 +44,49 @@ def test_documents_run_elsewhere_are_named_there(repo_root: Path) -> None:
         assert document in (repo_root / test).read_text()
 
 
-def test_links_lead_to_files(repo_root: Path) -> None:
+def test_links_lead_to_files_and_headings(repo_root: Path) -> None:
     broken = []
     for document in documents(repo_root):
         text = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-            if "://" not in target and not (document.parent / target).exists():
-                broken.append(f"{document.name}: {target}")
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
+            file = document.parent / target if target else document
+            if "://" in target or (file.exists() and (not anchor or anchor in _anchors(file))):
+                continue
+            broken.append(f"{document.name}: {target}#{anchor}")
     assert not broken
+
+
+def _anchors(document: Path) -> set[str]:
+    """What GitHub calls the document's headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readmes_encoding_works(
+    repo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source,) = re.findall(
+        r"```python\n(import .*?)```", (repo_root / "README.md").read_text(), re.S
+    )
+    assert len([line for line in source.splitlines() if line]) <= 20
+    file = tmp_path / "distance_penalty.py"
+    file.write_text(source)
+    monkeypatch.setattr(POSITIONS, "_module_dict", dict(POSITIONS.module_dict))
+    spec = importlib.util.spec_from_file_location("relpos_mm.encodings.distance_penalty", file)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    model = RelPosSwin(
+        embed_dims=8,
+        depths=(1, 1),
+        num_heads=(1, 2),
+        window_size=3,
+        out_indices=(1,),
+        position=[{"type": "DistancePenalty"}],
+    )
+    (out,) = model(torch.randn(1, 3, 30, 45))
+    (out * torch.randn_like(out)).sum().backward()  # a norm's sum of squares has no gradient
+    rates = [p for name, p in model.named_parameters() if name.endswith("rate")]
+    assert [rate.shape[0] for rate in rates] == [1, 2]
+    assert all(rate.grad.abs().sum() > 0 for rate in rates)
 
 
 def test_named_files_exist(repo_root: Path) -> None:
@@ -69,13 +109,13 @@ def test_named_flags_exist(repo_root: Path) -> None:
         if file.is_file() and file.suffix in (".py", ".sh")
         for flag in re.findall(r"[\"'](--[a-z][\w-]*)", file.read_text(encoding="utf-8"))
     }
-    unknown = []
+    used = []
     for document in documents(repo_root):
         text = document.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in re.findall(r"tools/\w+\.(?:py|sh)([^`\n]*)", text):
-            unknown += [f"{document.name}: {flag}" for flag in re.findall(r"--[a-z][\w-]*", line)]
-    assert len(unknown) > 20, "the documents show too few flags: are commands still found?"
-    assert [one for one in unknown if one.split(": ")[1] not in known] == []
+            used += [(document.name, flag) for flag in re.findall(r"--[a-z][\w-]*", line)]
+    assert len(used) > 20, "the documents show too few flags: are commands still found?"
+    assert [(name, flag) for name, flag in used if flag not in known] == []
 
 
 def test_named_make_targets_exist(repo_root: Path) -> None:
@@ -84,7 +124,8 @@ def test_named_make_targets_exist(repo_root: Path) -> None:
     named = {
         target
         for document in documents(repo_root)
-        for target in re.findall(r"(?:`|^)make ([a-z-]+)", document.read_text(), re.M)
+        for text in (document.read_text(), *(f"`{command}" for command in commands(document)))
+        for target in re.findall(r"`make ([a-z-]+)", text)
     }
     assert {"demo", "test"} <= named <= targets
 
