@@ -64,7 +64,7 @@ def main() -> int:
             logging.info(
                 "wrote %s; `data.py check %s %s --mini` checks it", root, args.layout, root
             )
-    except (OtherDataInTheWay, FileExistsError, ValueError) as error:
+    except (OtherDataInTheWay, OSError, ValueError) as error:
         print(f"data.py: {error}", file=sys.stderr)
         return 2
     return 0
