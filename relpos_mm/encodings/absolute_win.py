@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import Padding, PositionEncoding, Resized, Site
 from .grid import Grid, Size, as_size
 from .resize import ResizeMode, resize_bicubic
@@ -51,6 +52,7 @@ class AbsoluteWin(PositionEncoding):
         antialias: bool = False,
     ) -> None:
         super().__init__()
+        require_counts("AbsoluteWin", embed_dims=embed_dims)
         self.window_size = as_size("AbsoluteWin: window_size", window_size)
         self.global_size = as_size("AbsoluteWin: global_size", global_size)
         self.antialias = antialias

@@ -56,7 +56,9 @@ class AxialRope(Rotary):
         axis_order: AxisOrder = "xy",
         pairing: Pairing = "neighbour",
     ) -> None:
-        super().__init__(embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing)
+        super().__init__(
+            embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing, theta
+        )
         self.theta = theta
 
     def angles(self, positions: Tensor) -> Tensor:

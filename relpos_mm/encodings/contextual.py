@@ -16,17 +16,6 @@ from .made_once import made_once
 from .precision import widen
 
 
-def head_width(embed_dims: int, num_heads: int) -> int:
-    """Width d of one head.
-
-    Raises:
-        ValueError: ``num_heads`` does not divide ``embed_dims``.
-    """
-    if embed_dims % num_heads:
-        raise ValueError(f"num_heads={num_heads} does not divide embed_dims={embed_dims}")
-    return embed_dims // num_heads
-
-
 def project(x: Tensor, table: Tensor) -> Tensor:
     """Every token times every vector: ``(B, h, N, d)`` and ``(K, d)`` or ``(h, K, d)`` -> K last.
 

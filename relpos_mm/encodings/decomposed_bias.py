@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .axis_tables import AxisTableEncoding, resize_linear
 from .base import Padding
-from .contextual import axial_term, head_width, project
+from .contextual import axial_term, project
 from .grid import Grid, Size, as_size
 from .made_once import made_once
 
@@ -70,7 +71,7 @@ class DecomposedBias(AxisTableEncoding):
         self.mode = mode
         self.factored = factored
         self.padding: Padding = "unsafe" if mode == "interpolate" else "safe"
-        head_dims = head_width(embed_dims, num_heads)
+        head_dims = head_width("DecomposedBias", embed_dims, num_heads)
         height, width = as_size("DecomposedBias: window_size", window_size)
         self.rel_pos_h = nn.Parameter(torch.zeros(2 * height - 1, head_dims))
         self.rel_pos_w = nn.Parameter(torch.zeros(2 * width - 1, head_dims))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts, require_positive
 from .base import PositionEncoding
 from .distances import distances
 from .grid import Grid, Size
@@ -79,13 +80,15 @@ class DirectedDistance(PositionEncoding):
         slope: float = 1.0,
     ) -> None:
         super().__init__()
+        require_counts("DirectedDistance", num_heads=num_heads)
+        require_positive("DirectedDistance", slope=slope)
         if directions not in _VIEWS:
             known = ", ".join(_VIEWS)
             raise ValueError(f"DirectedDistance: directions must be {known}, got {directions!r}")
         if undirected is None:
             directed = 4 * max(num_heads // 6, 1) if num_heads >= 4 else 0
             undirected = num_heads - directed
-        if not 0 <= undirected <= num_heads:
+        if not isinstance(undirected, int) or not 0 <= undirected <= num_heads:
             raise ValueError(f"DirectedDistance: {undirected} undirected of {num_heads} heads")
         if (layer is None) != (depth is None) or not 0 <= (layer or 0) < (depth or 1):
             raise ValueError(f"DirectedDistance: layer {layer} of depth {depth}")

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .base import PositionEncoding, Resized, other_shapes
 from .buckets import axis_offsets
-from .contextual import head_width, project
+from .contextual import project
 from .grid import Grid, Size
 from .lookup import Lookup
 from .made_once import made_once
@@ -75,7 +76,7 @@ class Disentangled(PositionEncoding):
     ) -> None:
         super().__init__()
         _check(bucket_size, max_distance, c2p or p2c, mapping, p2c_offset)
-        head_width(embed_dims, num_heads)
+        head_width("Disentangled", embed_dims, num_heads)
         self.num_heads, self.bucket_size, self.max_distance = num_heads, bucket_size, max_distance
         self.c2p, self.p2c, self.p2c_offset = c2p, p2c, p2c_offset
         self.share_projections, self.mapping = share_projections, mapping

@@ -87,7 +87,7 @@ def as_size(name: str, value: int | Sequence[int]) -> Size:
     sides = (value, value) if isinstance(value, int) else value
     try:
         return _size(sides, name)
-    except ValueError:
+    except (TypeError, ValueError):
         message = f"{name} must be a number or (H, W), at least 1, got {value!r}"
         raise ValueError(message) from None
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import Padding, PositionEncoding
 from .grid import Grid, Size, as_size
 from .valid_region import zero_padding
@@ -53,6 +54,7 @@ class LocalEnhanced(PositionEncoding):
         shifted: bool = False,
     ) -> None:
         super().__init__()
+        require_counts("LocalEnhanced", embed_dims=embed_dims, kernel_size=kernel_size)
         if kernel_size % 2 == 0:
             raise ValueError(f"LocalEnhanced: kernel_size must be odd, got {kernel_size}")
         if local and shifted:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import PositionEncoding, Resized
 from .grid import Grid, Size, as_size
 from .made_once import made_once
@@ -68,10 +69,14 @@ class LogCoordBias(PositionEncoding):
         cosine: bool = False,
     ) -> None:
         super().__init__()
-        reference = to_2tuple(pretrained_window_size or 0)
-        self._given = max(reference) > 0
-        given = reference if self._given else window_size
-        self.pretrained_window_size = as_size("LogCoordBias: window_size", given)
+        require_counts("LogCoordBias", num_heads=num_heads, hidden=hidden)
+        given = pretrained_window_size or 0
+        self._given = tuple(to_2tuple(given)) != (0, 0)
+        self.pretrained_window_size = (
+            as_size("LogCoordBias: pretrained_window_size", given)
+            if self._given
+            else as_size("LogCoordBias: window_size", window_size)
+        )
         self.cosine = cosine
         self.cpb_mlp = nn.Sequential(
             nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, num_heads, bias=False)

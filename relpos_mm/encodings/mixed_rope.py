@@ -54,7 +54,9 @@ class MixedRope(Rotary):
         theta: float = 10.0,
         random_axes: bool = True,
     ) -> None:
-        super().__init__(embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing)
+        super().__init__(
+            embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing, theta
+        )
         turns = torch.rand(num_heads) if random_axes else torch.zeros(num_heads)
         self.rope_freqs = nn.Parameter(mixed_frequencies(self.head_dim, theta, turns))
 

@@ -36,7 +36,7 @@ class OffsetVectors(nn.Module):
         asymmetric: Leave out the row of offset K, as SpeechT5 does.
 
     Raises:
-        ValueError: A negative ``clip`` or an unknown ``mapping``.
+        ValueError: A ``clip`` that is no whole number, a negative one, or an unknown ``mapping``.
     """
 
     table: Tensor
@@ -53,8 +53,8 @@ class OffsetVectors(nn.Module):
     ) -> None:
         super().__init__()
         clips = to_2tuple(clip)
-        if min(clips) < 0:
-            raise ValueError(f"clip must not be negative, got {clip}")
+        if len(clips) != 2 or not all(isinstance(k, int) and k >= 0 for k in clips):
+            raise ValueError(f"clip must be a whole number from 0 on, or (Ky, Kx), got {clip!r}")
         if mapping not in ("product", "cross"):
             raise ValueError(f"mapping must be 'product' or 'cross', got {mapping!r}")
         self.mapping = mapping

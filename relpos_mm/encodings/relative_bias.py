@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import PositionEncoding, Resized
 from .buckets import product_index, table_rows
 from .grid import Grid, Size, as_size
@@ -42,6 +43,7 @@ class RelativeBias(PositionEncoding):
 
     def __init__(self, *, num_heads: int, window_size: int | Size, content: bool = True) -> None:
         super().__init__()
+        require_counts("RelativeBias", num_heads=num_heads)
         self.content = content
         self.window_size = as_size("RelativeBias: window_size", window_size)
         self.relative_position_bias_table = nn.Parameter(

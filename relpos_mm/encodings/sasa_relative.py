@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .axis_tables import AxisTableEncoding
-from .contextual import axial_term, head_width, project
+from .contextual import axial_term, project
 from .grid import Grid, Size, as_size
 from .offset_vectors import clipped_axis
 
@@ -65,7 +66,7 @@ class SasaRelative(AxisTableEncoding):
             raise ValueError("SasaRelative: split='channels' gives every head its own vectors")
         self.num_heads, self.split, self.factored = num_heads, split, factored
         self.shared_heads = split == "head" if shared_heads is None else shared_heads
-        head_dims = head_width(embed_dims, num_heads)
+        head_dims = head_width("SasaRelative", embed_dims, num_heads)
         whole = head_dims if split == "head" else embed_dims
         if whole % 2:
             raise ValueError(f"SasaRelative: an odd number of channels ({whole}) has no halves")

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width, require_counts, require_positive
 from .base import PositionEncoding
-from .contextual import axial_term, head_width, project
+from .contextual import axial_term, project
 from .grid import Grid
 from .made_once import made_once
 from .offsets import axis_set
@@ -61,7 +62,10 @@ class TransformerXLRelative(PositionEncoding):
         factored: bool = True,
     ) -> None:
         super().__init__()
+        head_dims = head_width("TransformerXLRelative", embed_dims, num_heads)
         width = embed_dims if pos_dims is None else pos_dims
+        require_counts("TransformerXLRelative", pos_dims=width)
+        require_positive("TransformerXLRelative", temperature=temperature)
         if width % 4:
             raise ValueError(
                 f"TransformerXLRelative: {width} channels for the sinusoids of two axes; "
@@ -69,7 +73,6 @@ class TransformerXLRelative(PositionEncoding):
             )
         self.num_heads, self.temperature, self.factored = num_heads, temperature, factored
         self.r_net = nn.Linear(width, embed_dims, bias=False)
-        head_dims = head_width(embed_dims, num_heads)
         self.r_w_bias = nn.Parameter(torch.empty(num_heads, head_dims))
         self.r_r_bias = nn.Parameter(torch.empty(num_heads, head_dims))
         for parameter in self.parameters():
