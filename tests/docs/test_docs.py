@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import DefaultScope
 
+from relpos_mm.checks.model import build_on_meta
+from relpos_mm.data.bdpq import Knobs
 from relpos_mm.models import RelPosSwin
 from relpos_mm.registry import POSITIONS
 
@@ -144,6 +148,26 @@ def test_named_checkpoints_are_those_that_the_configs_write(repo_root: Path) -> 
             for folder in ("", "mini")
         ]
         assert checkpoint in written, f"work_dirs/{run}/{checkpoint}: the runs write {written}"
+
+
+def test_the_shown_start_report_has_the_numbers_of_its_config(repo_root: Path) -> None:
+    cfg = Config.fromfile(repo_root / "configs" / "mini" / "cascade_swin_t_relonly.py")
+    page = (repo_root / "docs" / "train.md").read_text()
+    batch, knobs, model = cfg.train_dataloader.batch_size, Knobs(), build_on_meta(cfg)
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        groups = build_optim_wrapper(model, cfg.optim_wrapper).optimizer.param_groups
+    decayed = sum(len(group["params"]) for group in groups if group["weight_decay"])
+    total = sum(len(group["params"]) for group in groups)
+    for line in (
+        f"  train                CocoDataset, {knobs.train_scenes:,} pictures",
+        f"  val                  CocoDataset, {knobs.val_scenes:,} pictures",
+        f"  batch                {batch} = {batch} x 1 process(es); recipe "
+        f"{cfg.auto_scale_lr.base_batch_size}",
+        f"  lr                   {cfg.optim_wrapper.optimizer.lr:g} (as in the config)",
+        f"weight decay on {decayed} tensors and none on {total - decayed}",
+        f"  frozen               0 of {sum(p.numel() for p in model.parameters()):,} parameters",
+    ):
+        assert line in page, line
 
 
 def _last_checkpoint(config: Path) -> str:
