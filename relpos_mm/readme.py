@@ -28,6 +28,7 @@ _SHOWN = {
     "box_ap": "box AP {:.3f}",
     "mask_ap": "mask AP {:.3f}",
     "miou_pct": "mIoU {:.1f} %",
+    "things_miou_pct": "letters' mIoU {:.1f} %",
 }
 
 
