@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -19,6 +19,8 @@ from relpos_mm.data.check.sample import BadSample
 
 from .test_mutations import STEADY, spoiled
 from .test_sample import detection, segmentation
+
+FEWER = settings(STEADY, max_examples=20)  # each one builds a data set
 
 
 def write_set(folder: Path, content: Any) -> Path:
@@ -33,7 +35,7 @@ def write_set(folder: Path, content: Any) -> Path:
     return path
 
 
-@STEADY
+@FEWER
 @given(content=spoiled())
 def test_json_that_a_start_lets_pass_is_read_whole_or_its_picture_named(
     content: dict[str, Any], tmp_path: Path
@@ -59,7 +61,7 @@ def test_json_that_a_start_lets_pass_is_read_whole_or_its_picture_named(
     assert read == len(content["annotations"]) or skipped
 
 
-@STEADY
+@FEWER
 @given(cut=st.floats(0, 1), flip=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_label_file_that_is_damaged_is_named_or_its_values_are_those_of_the_file(
     tmp_path: Path, cut: float, flip: int, bit: int
