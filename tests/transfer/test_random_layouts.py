@@ -23,11 +23,13 @@ from .helpers import POSITIONS, same_tensors
 STEADY = settings(
     derandomize=True,
     deadline=None,
-    max_examples=25,
+    max_examples=20,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of the strategy
 )
 SIDE = st.integers(1, 4)
 WORD = st.sampled_from(["module", "backbone", "swin", "encoder", "model", "student", "net_1"])
+# Config, layout, the state under our names and the same under the layout's.
+File = tuple[dict[str, Any], str, dict[str, Tensor], dict[str, Tensor]]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
@@ -66,7 +68,7 @@ def has_place(layout: str, config: Mapping[str, Any]) -> bool:
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[dict[str, Any], str, dict[str, Tensor], dict[str, Tensor]]:
+def files(draw: st.DrawFn) -> File:
     """Config, layout, the state under our names and the same under the layout's."""
     config = draw(backbones())
     layout = draw(st.sampled_from(sorted(LAYOUTS)))
@@ -100,7 +102,7 @@ def wrapped(draw: st.DrawFn, state: Mapping[str, Tensor]) -> Any:
 @STEADY
 @given(file=files(), data=st.data())
 def test_round_trips_return_the_same_bits_through_any_wrapping(
-    file: tuple[dict[str, Any], str, dict[str, Tensor], dict[str, Tensor]], data: st.DataObject
+    file: File, data: st.DataObject
 ) -> None:
     config, layout, ours, theirs = file
     content = data.draw(wrapped(theirs))
@@ -112,9 +114,7 @@ def test_round_trips_return_the_same_bits_through_any_wrapping(
 
 @STEADY
 @given(file=files(), data=st.data())
-def test_junk_inside_the_backbone_is_named(
-    file: tuple[dict[str, Any], str, dict[str, Tensor], dict[str, Tensor]], data: st.DataObject
-) -> None:
+def test_junk_inside_the_backbone_is_named(file: File, data: st.DataObject) -> None:
     _, layout, _, theirs = file
     where = data.draw(st.sampled_from(sorted(theirs)))
     spoiled = where + data.draw(st.sampled_from([".extra", "_2", ".0.weight"]))
@@ -135,9 +135,7 @@ def target_of(config: Mapping[str, Any]) -> Target:
 
 @STEADY
 @given(file=files(), data=st.data())
-def test_every_tensor_of_both_sides_is_accounted_for(
-    file: tuple[dict[str, Any], str, dict[str, Tensor], dict[str, Tensor]], data: st.DataObject
-) -> None:
+def test_every_tensor_of_both_sides_is_accounted_for(file: File, data: st.DataObject) -> None:
     """Missing tensors, other dtypes, NaN and other shapes are problems with the key's name."""
     config, layout, ours, theirs = file
     target = target_of(config)
@@ -188,9 +186,7 @@ def test_names_without_a_meaning_are_one_refusal(names: list[str]) -> None:
 
 @STEADY
 @given(file=files())
-def test_index_buffers_are_never_read(
-    file: tuple[dict[str, Any], str, dict[str, Tensor], dict[str, Tensor]],
-) -> None:
+def test_index_buffers_are_never_read(file: File) -> None:
     config, _, ours, theirs = file
     broken = {
         key: torch.full_like(value, -7) if key.endswith("relative_position_index") else value
