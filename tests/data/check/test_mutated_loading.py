@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -61,12 +62,17 @@ def test_json_that_a_start_lets_pass_is_read_whole_or_its_picture_named(
     assert read == len(content["annotations"]) or skipped
 
 
-@FEWER
+@pytest.fixture
+def labelled(tmp_path: Path) -> Any:
+    """A data set of one picture, whose label file each example writes."""
+    return segmentation(tmp_path, test=True)
+
+
+@STEADY
 @given(cut=st.floats(0, 1), flip=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_label_file_that_is_damaged_is_named_or_its_values_are_those_of_the_file(
-    tmp_path: Path, cut: float, flip: int, bit: int
+    labelled: Any, tmp_path: Path, cut: float, flip: int, bit: int
 ) -> None:
-    dataset = segmentation(tmp_path, test=True)
     path = tmp_path / "seg/a.png"
     Image.fromarray(np.arange(24, dtype=np.uint8).reshape(4, 6) % 4).save(path)
     data = bytearray(path.read_bytes())
@@ -74,7 +80,7 @@ def test_label_file_that_is_damaged_is_named_or_its_values_are_those_of_the_file
     path.write_bytes(data[: int(len(data) * cut) + 1])
     values, findings = check_label_map(path, 3, True, (6, 4))
     try:
-        labels = dataset[0]["data_samples"].gt_sem_seg.data
+        labels = labelled[0]["data_samples"].gt_sem_seg.data
     except BadSample as refusal:
         assert str(path) in str(refusal)  # noqa: PT017  either way is right
         return
