@@ -88,7 +88,7 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
     for name, setting in kept_settings(cfg).items():
         if (was := meta.get("kept", {}).get(name, setting)) != setting:
             print_log(
-                f"warning: --resume: {name} is {setting} in the config, {was} in {path}; a resumed "
+                f"--resume: {name} is {setting} in the config, {was} in {path}; a resumed "
                 "run goes on with the checkpoint's. A new one would start with --cfg-options "
                 f"load_from={path}",
                 logger="current",

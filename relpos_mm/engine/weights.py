@@ -21,8 +21,9 @@ from .errors import UserError
 SCRATCH = "random initial values"
 # Every encoding lives under a module of this name, in the backbone or in its blocks.
 _POSITION = re.compile(r"(^|\.)position\.")
+_NORM = re.compile(r"norm\d\.(weight|bias)")
 # Norms of outputs start anew in dense models; older files lack the counters.
-_MAY_BE_NEW = re.compile(r"norm\d\.(weight|bias)|(.*\.)?num_batches_tracked")
+_MAY_BE_NEW = re.compile(rf"{_NORM.pattern}|(.*\.)?num_batches_tracked")
 
 
 @dataclass
@@ -203,7 +204,7 @@ class WeightSources:
                 self.notes.append(f"{what.replace('_', ' ')}: {len(names)} ({_some(names)})")
 
     def _refuse_holes(self, path: str, prefix: str, part: str, found: Match) -> None:
-        """Refuse a file that leaves tensors of a backbone at random values, norms of outputs apart.
+        """Refuse a file that leaves holes in a backbone; tell which norms of outputs are new.
 
         Raises:
             UserError: They are missing in the file, or have another shape there.
@@ -217,6 +218,16 @@ class WeightSources:
             for key in missing
             if not (_POSITION.search(key) or _MAY_BE_NEW.fullmatch(key.removeprefix(part)))
         ]
+        filled = [prefix + key for key in found.filled]
+        carried, new = (
+            [key for key in keys if _NORM.fullmatch(key.removeprefix(part))]
+            for keys in (filled, missing)
+        )
+        if carried and new:
+            self.notes.append(
+                f"output norms: {_some(carried)} from the file, which is a classifier's final norm "
+                f"(tools/transfer.py leaves it out); {len(new)} start at weight 1 and bias 0"
+            )
         if wrong:
             shape = tuple(self.model.state_dict()[wrong[0]].shape)
             shapes = f"{wrong[0]} is {shape} in this config"

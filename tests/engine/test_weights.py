@@ -143,7 +143,11 @@ def test_b029_other_widths_and_depths_are_refused() -> None:
     with pytest.raises(UserError, match=r"tensors of backbone are not in it.*blocks\.1.*depths"):
         WeightSources(ToyModel(depths=(1, 2))).add_checkpoint("x.pth", shallow, False)
     dense = ToyModel(out_indices=(0, 1))  # its first output norm is new
-    WeightSources(dense).add_checkpoint("x.pth", {"state_dict": backbone(model)}, False)
+    sources = WeightSources(dense)
+    sources.add_checkpoint("x.pth", {"state_dict": backbone(model)}, False)
+    (note,) = sources.notes
+    assert "backbone.norm1.weight, backbone.norm1.bias from the file" in note
+    assert "2 start at weight 1" in note
 
 
 @pytest.mark.parametrize("told_by", ["cfg", "transfer"])
