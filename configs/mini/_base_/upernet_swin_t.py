@@ -13,9 +13,7 @@ weights = [1.0] * len(_base_.grounds) + [10.0] * len(_base_.letters)
 model = dict(
     data_preprocessor=dict(mean=[127.5] * 3, std=[64.0] * 3, size=(128, 128)),
     backbone=dict(_delete_=True, **_base_.mini_swin, small_map="pad"),
-    decode_head=dict(
-        **head, in_channels=[24, 48, 96, 192], loss_decode=dict(class_weight=weights)
-    ),
+    decode_head=dict(**head, in_channels=[24, 48, 96, 192], loss_decode=dict(class_weight=weights)),
     auxiliary_head=dict(**head, in_channels=96, loss_decode=dict(class_weight=weights)),
 )
 
