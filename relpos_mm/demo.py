@@ -86,9 +86,11 @@ class Demo:
         """Do everything; ten to fifteen minutes on two idle cores.
 
         Raises:
-            UserError: A step failed; the message names the step and its log.
+            UserError: There is no such variant, the folder cannot be written, or a step failed;
+                the message names the step and its log.
         """
         started = time.monotonic()
+        self._check()
         self._tool("data", "data.py", "make-mini")
         chains: list[Callable[[], None]] = [self._scratch]
         if self.dense.pretrained:
@@ -104,6 +106,26 @@ class Demo:
                 chain()
         pictures = self._draw()
         self._report(pictures, time.monotonic() - started)
+
+    def _check(self) -> None:
+        """Refuse what would only fail after minutes."""
+        families = [self.dense.config, *(["cls"] if self.dense.pretrained else [])]
+        for family in families:
+            if not (ROOT / self._config(family)).is_file():
+                start = f"{family}_{self.dense.network}_"
+                known = sorted(
+                    path.stem.removeprefix(start)
+                    for path in (ROOT / "configs/mini").glob(f"{start}*.py")
+                )
+                raise UserError(
+                    f"there is no {self._config(family)}; variants are {', '.join(known)}"
+                )
+        try:
+            (self.work_dir / "logs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"{self.work_dir}: cannot be written ({error.strerror}); give another --work-dir"
+            ) from error
 
     def _stop(self) -> None:
         """End what still runs: without its counterpart the comparison is void."""
@@ -149,7 +171,6 @@ class Demo:
         command = [sys.executable, str(Path("tools") / script), *map(str, arguments)]
         self.console.print(f"[bold]{step}[/bold]: {shlex.join(['python', *command[1:]])}")
         log = self.work_dir / "logs" / f"{step}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
         threads = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         with (
             log.open("w") as file,

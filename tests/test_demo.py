@@ -55,7 +55,20 @@ def test_detr_demo_is_one_run(repo_root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "detr.png").stat().st_size > 10_000
 
 
+def test_unknown_variant_ends_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cascade_swin_t_nothing\.py; variants are .*relonly"):
+        Demo("detection", "nothing", tmp_path / "runs").run()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_folder_that_cannot_be_made_ends_in_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UserError, match=r"file/runs: cannot be written .*--work-dir"):
+        Demo("detection", "relonly", tmp_path / "file" / "runs").run()
+
+
 def test_failed_step_names_its_log(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
     demo = Demo("detection", "relonly", tmp_path)
     with pytest.raises(UserError, match=r"step 'broken' failed, its log is .*broken\.log"):
         demo._tool("broken", "data.py", "no-such-command")
