@@ -43,6 +43,6 @@ def prove(configs: Mapping[str, Config], where: str) -> None:
         ]
     if wrong:
         raise UserError(
-            f"{where}: its cells may differ in `position` and seed only, or nobody may compare them. "
+            f"{where}: its cells may differ in `position` and seed only. "
             "Refused:\n  " + "\n  ".join(wrong)
         )
