@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -24,7 +25,8 @@ _LINES = ("#4575b4", "#f46d43", "#1a9850", "#762a83", "#8c510a", "#01665e")
 _INK, _PAPER = "#010203", "none"
 
 
-def _svg(figure: Figure) -> str:
+def svg_of(figure: Figure) -> str:
+    """Return a figure as SVG text in the width of its page; ink takes the page's colour."""
     settings = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.family": "sans-serif"}
     with matplotlib.rc_context(settings):
         buffer = io.StringIO()
@@ -32,8 +34,10 @@ def _svg(figure: Figure) -> str:
     plt.close(figure)
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(_INK, "currentColor")
-    # Several figures share a page: ids must not meet. The size follows the width of the page.
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    # Several figures share a page: ids must not meet. The size follows the width of the page.
+    prefix = hashlib.sha256(text.encode()).hexdigest()[:8]
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{prefix}", text)
     return re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
 
 
@@ -66,7 +70,7 @@ def differences(lines: Sequence[Comparison], metric: str, factor: float = 1.0) -
     axes.set_yticks(range(len(lines)), [line.pair for line in reversed(lines)])
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.set_xlabel(f"difference in {metric}: mean, 95 % interval, one tick per seed")
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def curves(group: Group, metric_key: str = "loss") -> str | None:
@@ -89,7 +93,7 @@ def curves(group: Group, metric_key: str = "loss") -> str | None:
     axes.set_xlabel("iteration")
     axes.set_ylabel("training loss")
     axes.legend(frameon=False, labelcolor=_INK)
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _rows(path: Path) -> Iterable[dict]:
@@ -115,14 +119,17 @@ def knob(lines: Sequence[Comparison], metric: str) -> str | None:
     figure, axes = _axes(7, 3.5)
     for colour, (name, points) in zip(_LINES * 9, series.items(), strict=False):
         points.sort(key=lambda point: point[0])
-        means = [line.difference.mean or 0.0 for _, line in points]
         at = [strength for strength, _ in points]
-        ends = [line.difference.interval or (m, m) for m, (_, line) in zip(means, points)]
-        below = [mean - low for mean, (low, _) in zip(means, ends, strict=True)]
-        above = [high - mean for mean, (_, high) in zip(means, ends, strict=True)]
+        means, below, above = [], [], []
+        for _, line in points:
+            mean = line.difference.mean or 0.0  # it is there, or the line would not be
+            low, high = line.difference.interval or (mean, mean)
+            means.append(mean)
+            below.append(mean - low)
+            above.append(high - mean)
         axes.errorbar(at, means, [below, above], color=colour, marker="o", label=name, capsize=3)
     axes.axhline(0, color=_INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("layout strength, %")
     axes.set_ylabel(f"difference in {metric}")
     axes.legend(frameon=False, labelcolor=_INK)
-    return _svg(figure)
+    return svg_of(figure)

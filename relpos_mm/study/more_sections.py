@@ -9,6 +9,7 @@ from . import figures
 from .analysis import Analysis, Comparison, mean_and_spread
 from .cell import Cell
 from .images import ImageSpread, has_hotcoco, image_spread, typical
+from .samples import sample_figure
 from .sections import NOTHING, Section, Table, number, place_of, scale, title_of
 from .state import FINISHED, log_tail, state_of
 
@@ -125,6 +126,16 @@ def curves(analysis: Analysis) -> Section:
     if not section.figures:
         section.text.append("The results came without curve.json, so there is nothing to draw.")
     return section
+
+
+def samples(analysis: Analysis) -> Section | None:
+    """The same pictures for every variant."""
+    section = Section("The same pictures for every variant")
+    for group in analysis.groups:
+        svg = sample_figure(group)
+        if svg is not None:
+            section.figures.append((f"{place_of(group)}: boxes of score 0.3 and more", svg))
+    return section if section.figures else None
 
 
 def knob(analysis: Analysis) -> Section | None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .spec import Study
+
+# What else lies in the folders of cells.
+_NO_RESULT = re.compile(r"cell\.json|curve\.json|predictions\..*|result_\d+_\d+\.json")
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def collect(studies: Iterable[Study], more: Iterable[Path]) -> Collection:
     """
     studies = list(studies)
     found = Collection()
-    seen: dict[tuple[Any, ...], Path] = {}
+    seen: dict[tuple[Any, ...], dict[str, Path]] = {}
     versions: dict[str, None] = {}
     for path in [*_own(studies), *_copied(more)]:
         try:
@@ -80,10 +84,13 @@ def collect(studies: Iterable[Study], more: Iterable[Path]) -> Collection:
         if place is None:
             found.notes.append(f"{path}: names no task, variant and seed of these studies")
             continue
-        if place in seen:
-            found.notes.append(f"{path}: left out, the same cell as {seen[place]}")
+        # A file that names no study may be of any.
+        study, others = place[0], seen.setdefault(place[1:], {})
+        twins = [other for name, other in others.items() if name == study or "" in (name, study)]
+        if twins:
+            found.notes.append(f"{path}: left out, the same cell as {twins[0]}")
             continue
-        seen[place] = path
+        others[study] = path
         versions[", ".join(f"{k} {v}" for k, v in (content.get("versions") or {}).items())] = None
         found.records += _records(content, place, path)
     found.versions = [text for text in versions if text]
@@ -97,7 +104,11 @@ def _own(studies: list[Study]) -> Iterator[Path]:
 
 def _copied(places: Iterable[Path]) -> Iterator[Path]:
     for place in places:
-        yield from [place] if place.is_file() else sorted(place.rglob("*.json"))
+        if place.is_file():
+            yield place
+        else:
+            files = sorted(place.rglob("*.json"))
+            yield from (file for file in files if not _NO_RESULT.fullmatch(file.name))
 
 
 def _place(content: Mapping[str, Any], studies: list[Study]) -> tuple[Any, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def write_report(
     cells: Sequence[Cell] | None = None,
     bootstrap: bool = True,
 ) -> list[Path]:
-    """Write ``report.md``, ``report.html`` and the figures of the former into ``out``.
+    """Write ``report.md`` with its figures, ``report.html`` and ``summary.json`` into ``out``.
 
     Args:
         studies: What to report; each is a chapter, and nothing is compared across them.
@@ -76,6 +77,7 @@ def _parts(
     if bootstrap:
         yield more_sections.image_variance(analysis)
     yield more_sections.breakdown(analysis)
+    yield from filter(None, [more_sections.samples(analysis)])
     yield more_sections.curves(analysis)
     yield more_sections.cost(analysis)
     yield more_sections.missing(analysis, cells)
@@ -93,10 +95,20 @@ def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) 
                 file = f"figure_{drawn:02}.svg"
                 (out / file).write_text(_alone(svg))
                 chapter["files"][svg] = file
+    brief = [_brief(chapter["study"], chapter["parts"]) for chapter in chapters]
+    (out / "summary.json").write_text(json.dumps(brief, indent=2) + "\n")
     for name, template in (("report.md", "report.md.txt"), ("report.html", "report.html")):
         text = environment.get_template(template).render(chapters=chapters)
         (out / name).write_text(text)
         yield out / name
+
+
+def _brief(study: Study, parts: Sequence[Section]) -> dict[str, Any]:
+    """Return what the README shows of a study: verdicts and results."""
+    shown = {"In short", "Results"}
+    chosen = [part for part in parts if part.title in shown]
+    tables = [vars(table) for part in chosen for table in part.tables]
+    return {"study": study.name, "title": study.title, "text": chosen[0].text, "tables": tables}
 
 
 def _alone(svg: str) -> str:

@@ -62,6 +62,7 @@ class Screen:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._live = Live(console=self.console, refresh_per_second=2)
         self._words: dict[str, str] = {}
+        self._note = ""
 
     def __enter__(self) -> Screen:
         if self.console.is_terminal:
@@ -88,5 +89,6 @@ class Screen:
                 if cell_id in self._words or state.word != "waiting":
                     self.console.print(f"{cell_id}: {state.word} {state.step}", markup=False)
                 self._words[cell_id] = state.word
-        if progress.note:
+        if progress.note and progress.note != self._note:
             self.console.print(progress.note, markup=False)
+        self._note = progress.note

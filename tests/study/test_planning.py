@@ -96,11 +96,11 @@ def test_cells_that_differ_elsewhere_are_refused_with_the_difference(tmp_path: P
 
 
 def test_equal_encodings_are_no_two_variants(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="two.py: has the encodings of"):
+    with pytest.raises(UserError, match=r"two\.py: has the encodings of"):
         plan(two(tmp_path, RELATIVE, RELATIVE))
 
 
 def test_a_missing_config_is_named() -> None:
     study = read_study("smoke")
-    with pytest.raises(UserError, match="cls_swin_t_nothing.py"):
+    with pytest.raises(UserError, match=r"cls_swin_t_nothing\.py"):
         plan(replace(study, variants=("noenc", "nothing")))

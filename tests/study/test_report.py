@@ -43,7 +43,7 @@ def test_a_flip_in_the_data_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
     assert "undecided" in row_of(text, "absolute on top", "top-1")
     assert "flip shown; the signs of the mean differences differ in 100%" in text
     assert "Six seeds are the fewest" in text
-    assert "| 80.20 ± " in row_of(text, "top-1 %, classification")
+    assert "| 80.22 ± 0.15 (6) | 84.23 ± " in row_of(text, "top-1 %, classification")
     assert "not compared with ours" in text
     assert "| ImageNet top-1 (ImageNet-1k val, 224 px, single crop) | 80.10 | 80.50 |" in text
     assert "| n/a | n/a | n/a | n/a |" in row_of(text, "box AP l")  # never 0
@@ -73,7 +73,7 @@ def test_tests_under_other_protocols_are_groups_of_their_own(
     write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.4}, tests={"s": shifted})
     found = analyse(study, collect([study], []))
     assert {group.protocol for group in found.groups} == {"toy-val", "toy-shift"}
-    assert "20.00 (1)" in row_of(report(study, tmp_path / "out"), "toy-shift", "box AP")
+    assert "20.00 (1)" in row_of(report(study, tmp_path / "out"), "| box AP, detection (toy-shift)")
 
 
 def test_copied_files_join_and_repeats_are_named(
@@ -133,7 +133,9 @@ class _Sources(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             fetched = name in ("src", "srcset", "data", "poster") or (
-                name.endswith("href") and tag not in ("a",) and not (value or "").startswith("#")
+                name.endswith("href")
+                and tag not in ("a",)
+                and not (value or "").startswith(("#", "data:"))
             )
             if fetched:
                 self.found.append(f"{tag} {name}={value}")
@@ -151,11 +153,13 @@ def test_the_page_is_self_contained(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
     ids = re.findall(r'\bid="(s\d+-\d+)"', page)
-    assert len(ids) == len(set(ids))
+    everything = re.findall(r'\bid="([^"]+)"', page)
+    assert len(everything) == len(set(everything))
     assert {f"#{i}" for i in ids} == set(re.findall(r'href="(#s[\d-]+)"', page))
-    for file in re.findall(
-        r"\]\((figure_\d+\.svg)\)", (tmp_path / "out" / "report.md").read_text()
-    ):
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    files = re.findall(r"\]\((figure_\d+\.svg)\)", markdown)
+    assert len(files) == 5  # differences of three metrics, curves of two tasks
+    for file in files:
         assert (tmp_path / "out" / file).read_text().startswith("<svg")
 
 

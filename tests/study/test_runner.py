@@ -78,12 +78,10 @@ def test_a_failing_cell_is_tried_twice_and_shown(tmp_path: Path) -> None:
 
 def test_a_second_runner_is_refused(tmp_path: Path) -> None:
     cells = stub_cells(tmp_path)
-    with (
-        held(tmp_path / ".runner.lock") as lock,
-        pytest.raises(UserError, match="Another runner works on"),
-    ):
+    with held(tmp_path / ".runner.lock") as lock:
         assert lock is not None
-        run(cells, tmp_path)
+        with pytest.raises(UserError, match="Another runner works on"):
+            run(cells, tmp_path)
     assert calls(cells[0]) == []
 
 

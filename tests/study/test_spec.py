@@ -72,7 +72,7 @@ def test_a_missing_study_names_those_that_are_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="sign_flip_mini"):
         read_study("sign_flop")
     (tmp_path / "bad.yaml").write_text("a: [")
-    with pytest.raises(UserError, match="bad.yaml: not YAML"):
+    with pytest.raises(UserError, match=r"bad\.yaml: not YAML"):
         read_study(tmp_path / "bad.yaml")
 
 
