@@ -108,6 +108,8 @@ def _plan(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     study = read_study(args.study)
+    if args.jobs is not None and args.jobs < 1:
+        raise UserError(f"--jobs: {args.jobs} is not a positive number")
     executor = replace(study.executor, jobs=args.jobs or study.executor.jobs)
     study = replace(study, executor=executor)
     cells = plan(study)
@@ -130,7 +132,7 @@ def _run(args: argparse.Namespace) -> int:
     if progress.note:
         print(progress.note)
     if not args.no_report:
-        _write_report([study], [], None, bootstrap=True)
+        _write_report([study], [], None, bootstrap=True, cells=cells)
     whole = all(state.word == FINISHED for state in progress.states.values())
     return 0 if whole else 1
 
@@ -174,10 +176,15 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _write_report(
-    studies: list[Study], results: list[str], out: str | None, bootstrap: bool
+    studies: list[Study],
+    results: list[str],
+    out: str | None,
+    bootstrap: bool,
+    cells: list[Cell] | None = None,
 ) -> None:
     from .report import write_report  # matplotlib takes a second to import
 
     folder = Path(out) if out else studies[0].folder
-    for path in write_report(studies, [Path(p) for p in results], folder, bootstrap=bootstrap):
+    copied = [Path(path) for path in results]
+    for path in write_report(studies, copied, folder, cells, bootstrap):
         print(f"written: {path}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -35,10 +34,12 @@ def svg_of(figure: Figure) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(_INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # Several figures share a page: ids must not meet. The size follows the width of the page.
-    prefix = hashlib.sha256(text.encode()).hexdigest()[:8]
-    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{prefix}", text)
     return re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
+
+
+def numbered(svg: str, number: int) -> str:
+    """Return a figure with ids that no other figure of the page has."""
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{number}-", svg)
 
 
 def _axes(width: float, height: float) -> tuple[Figure, Axes]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .cell import Cell
 from .spec import Study
 
 # What else lies in the folders of cells.
@@ -61,8 +62,10 @@ class Collection:
     versions: list[str] = field(default_factory=list)
 
 
-def collect(studies: Iterable[Study], more: Iterable[Path]) -> Collection:
-    """Read the results of the studies' cells and of ``more`` files and folders.
+def collect(
+    studies: Iterable[Study], cells: Iterable[Cell], more: Iterable[Path] = ()
+) -> Collection:
+    """Read the results of the planned cells and of ``more`` files and folders.
 
     A file without a ``cell`` entry is placed by its own task, variant and seed. Files that cannot
     be read, are no result or repeat one that was read before are named in the notes.
@@ -71,7 +74,7 @@ def collect(studies: Iterable[Study], more: Iterable[Path]) -> Collection:
     found = Collection()
     seen: dict[tuple[Any, ...], dict[str, Path]] = {}
     versions: dict[str, None] = {}
-    for path in [*_own(studies), *_copied(more)]:
+    for path in [*_own(cells), *_copied(more)]:
         try:
             content = json.loads(path.read_text())
         except (OSError, ValueError) as error:
@@ -97,9 +100,11 @@ def collect(studies: Iterable[Study], more: Iterable[Path]) -> Collection:
     return found
 
 
-def _own(studies: list[Study]) -> Iterator[Path]:
-    for study in studies:
-        yield from sorted(study.folder.glob("*/result.json"))
+def _own(cells: Iterable[Cell]) -> Iterator[Path]:
+    """The results of planned cells; what an earlier form of the study left behind is not read."""
+    for cell in cells:
+        if (result := cell.path / "result.json").is_file():
+            yield result
 
 
 def _copied(places: Iterable[Path]) -> Iterator[Path]:

@@ -14,6 +14,7 @@ from relpos_mm.engine.errors import UserError
 from . import more_sections, sections
 from .analysis import Analysis, analyse
 from .cell import Cell
+from .figures import numbered
 from .records import collect
 from .sections import Section
 from .spec import Study
@@ -32,7 +33,7 @@ def write_report(
         studies: What to report; each is a chapter, and nothing is compared across them.
         results: Result files, or folders of them, copied from elsewhere.
         out: Folder.
-        cells: The planned cells, of which the missing ones are listed; planned anew by default.
+        cells: The planned cells of all studies; planned anew by default.
         bootstrap: Also resample pictures, which takes a while.
 
     Raises:
@@ -41,12 +42,15 @@ def write_report(
     for path in results:
         if not path.exists():
             raise UserError(f"--results: {path} does not exist")
-    found = collect(studies, results)
+    if cells is None:
+        from .planning import plan  # imports the libraries
+
+        cells = [cell for study in studies for cell in plan(study)]
+    found = collect(studies, cells, results)
     chapters = []
     for study in studies:
-        analysis = analyse(study, found)
-        planned = [cell for cell in _planned(study, cells) if cell.study == study.name]
-        parts = list(_parts(analysis, planned, found.versions, bootstrap))
+        planned = [cell for cell in cells if cell.study == study.name]
+        parts = list(_parts(analyse(study, found), planned, found.versions, bootstrap))
         chapters.append({"study": study, "parts": parts})
     environment = Environment(
         loader=PackageLoader("relpos_mm.study"),
@@ -56,14 +60,6 @@ def write_report(
         keep_trailing_newline=True,
     )
     return list(_write(environment, chapters, out))
-
-
-def _planned(study: Study, cells: Sequence[Cell] | None) -> Sequence[Cell]:
-    if cells is not None:
-        return cells
-    from .planning import plan  # imports the libraries
-
-    return plan(study)
 
 
 def _parts(
@@ -90,11 +86,12 @@ def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) 
     for chapter in chapters:
         chapter["files"] = {}
         for part in chapter["parts"]:
-            for _, svg in part.figures:
+            for at, (caption, svg) in enumerate(part.figures):
                 drawn += 1
-                file = f"figure_{drawn:02}.svg"
-                (out / file).write_text(_alone(svg))
-                chapter["files"][svg] = file
+                svg = numbered(svg, drawn)
+                part.figures[at] = (caption, svg)
+                chapter["files"][svg] = f"figure_{drawn:02}.svg"
+                (out / chapter["files"][svg]).write_text(_alone(svg))
     brief = [_brief(chapter["study"], chapter["parts"]) for chapter in chapters]
     (out / "summary.json").write_text(json.dumps(brief, indent=2) + "\n")
     for name, template in (("report.md", "report.md.txt"), ("report.html", "report.html")):

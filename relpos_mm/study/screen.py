@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -77,7 +77,7 @@ class Screen:
         """Show how far the study is."""
         states = progress.states
         if self.console.is_terminal:
-            parts = [
+            parts: list[RenderableType] = [
                 overview(self.cells, states, self.price),
                 running_lines(self.cells, states),
                 Text(progress.note),

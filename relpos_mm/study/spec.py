@@ -200,7 +200,8 @@ def _questions(given: Mapping[str, Any]) -> tuple[Question, ...]:
         _require(control in variants, f"control {control!r} is no variant")
         pairs = tuple((variant, control) for variant in variants if variant != control)
         return (Question(f"against {control}", pairs),)
-    _require(isinstance(stated, Mapping), "questions must be 'name: [variant - control, ...]'")
+    if not isinstance(stated, Mapping):
+        raise UserError("questions must be 'name: [variant - control, ...]'")
     questions = []
     for name, lines in stated.items():
         pairs = tuple(_pair(name, line, variants) for line in lines)

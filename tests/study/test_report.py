@@ -15,15 +15,17 @@ from relpos_mm.study.analysis import analyse
 from relpos_mm.study.records import collect
 from relpos_mm.study.report import write_report
 from relpos_mm.study.sections import number
+from relpos_mm.study.spec import Study
 
-from .toys import PROTOCOL, toy_study, whole_study, write_result
+from .toys import PROTOCOL, toy_cells, toy_study, whole_study, write_result
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-def report(study: object, out: Path, results: list[Path] | None = None) -> str:
+def report(study: Study | list[Study], out: Path, results: list[Path] | None = None) -> str:
     studies = study if isinstance(study, list) else [study]
-    write_report(studies, results or [], out, cells=[], bootstrap=True)
+    cells = [cell for each in studies for cell in toy_cells(each)]
+    write_report(studies, results or [], out, cells)
     return (out / "report.md").read_text()
 
 
@@ -58,7 +60,7 @@ def test_numbers_of_other_protocols_are_never_compared(
     for seed in study.seeds:
         write_result(study.folder, "classification", "noenc", seed, {"top1_pct": 80.0})
         write_result(study.folder, "classification", "absonly", seed, {"top1_pct": 90.0}, other)
-    found = analyse(study, collect([study], []))
+    found = analyse(study, collect([study], toy_cells(study)))
     assert [line.difference.n for line in found.comparisons] == [0, 0, 0, 0]
     assert any("are not compared with each other" in note for note in found.notes)
     text = report(study, tmp_path / "out")
@@ -71,7 +73,7 @@ def test_tests_under_other_protocols_are_groups_of_their_own(
     study = toy_study(tmp_path, monkeypatch)
     shifted = {"protocol": {"name": "toy-shift"}, "metrics": {"box_ap": 0.2}, "cost": {}}
     write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.4}, tests={"s": shifted})
-    found = analyse(study, collect([study], []))
+    found = analyse(study, collect([study], toy_cells(study)))
     assert {group.protocol for group in found.groups} == {"toy-val", "toy-shift"}
     assert "20.00 (1)" in row_of(report(study, tmp_path / "out"), "| box AP, detection (toy-shift)")
 
@@ -86,7 +88,7 @@ def test_copied_files_join_and_repeats_are_named(
     write_result(copied, "classification", "noenc", 1, {"top1_pct": 99.0})
     write_result(copied, "poetry", "noenc", 1, {"top1_pct": 1.0}, study=None)
     (copied / "broken.json").write_text("{")
-    found = collect([study], [copied])
+    found = collect([study], toy_cells(study), [copied])
     assert {(r.variant, r.metrics["top1_pct"]) for r in found.records} == {
         ("noenc", 80.0),
         ("absonly", 81.0),
@@ -114,6 +116,24 @@ def test_unbalanced_seeds_nan_and_missing_metrics(
     assert "unbalanced seeds in detection, toy-val: noenc 3, absonly 3, absrel 0" in text
     assert "| 40.00 ± 0.00 (3) | 50.00 (1) | n/a | n/a |" in text
     assert "| 1 | undecided |" in row_of(text, "absolute alone", "box AP")
+
+
+def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch, seeds=[1])
+    stale = write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 7.0})
+    stale.parent.rename(study.folder / "classification-noenc-s1-of-an-older-config")
+    write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 80.0})
+    failed = study.folder / "classification-absonly-s1"
+    failed.mkdir()
+    (failed / "attempts.jsonl").write_text('{"step": "train", "began": 1, "code": 1}\n')
+    (failed / "log.txt").write_text("CUDA out of memory\n")
+    text = report(study, tmp_path / "out")
+    assert "| 80.00 (1) | n/a |" in row_of(text, "| top-1 %, classification")
+    assert "| failed | train | CUDA out of memory |" in row_of(text, "classification-absonly-s1")
+    assert "| waiting | train |" in row_of(text, "detection-relonly-s1")
+    assert "7.00" not in text
 
 
 def test_several_studies_are_chapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from relpos_mm.study.cell import Cell, Step
 from relpos_mm.study.spec import Study, parse_study
 
 PROTOCOL = {"name": "toy-val", "scales": [[8, 8]], "flip": False}
@@ -87,3 +88,23 @@ def whole_study(study: Study) -> None:
             write_result(study.folder, "classification", variant, seed, {"top1_pct": top1})
             metrics = {"box_ap": ap, "mask_ap": ap - 0.1, "box_ap_s": ap, "box_ap_l": None}
             write_result(study.folder, "detection", variant, seed, metrics)
+
+
+def toy_cells(study: Study) -> list[Cell]:
+    """Return the cells whose results ``write_result`` writes."""
+    return [
+        Cell(
+            id=f"{task}-{variant}-s{seed}",
+            study=study.name,
+            task=task,
+            variant=variant,
+            seed=seed,
+            world="",
+            needs=(),
+            folder=str(study.folder / f"{task}-{variant}-s{seed}"),
+            steps=(Step("train", ()),),
+        )
+        for task in study.tasks
+        for variant in study.variants
+        for seed in study.seeds
+    ]
