@@ -1,7 +1,4 @@
-"""Running one cell to its end, from wherever it stands: ``python -m relpos_mm.study.cell_run DIR``.
-
-The same function is what a local process calls and what submitit sends to a cluster.
-"""
+"""Running one cell to its end, from wherever it stands, here or where submitit sends it."""
 
 from __future__ import annotations
 
@@ -126,7 +123,3 @@ def send_cell(folder: str) -> None:
     """
     if code := run_cell(folder):
         raise UserError(f"{folder} ended with code {code}; its log is {folder}/{LOG}")
-
-
-if __name__ == "__main__":
-    sys.exit(run_cell(sys.argv[1]))

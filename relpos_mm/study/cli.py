@@ -127,6 +127,8 @@ def _run(args: argparse.Namespace) -> int:
     for cell_id in lost:
         folder = study.folder / cell_id
         print(f"\n{cell_id} failed; the end of {folder}/log.txt:\n{log_tail(folder)}")
+        if cell_id in progress.errors:
+            print(progress.errors[cell_id])
     if progress.blocked:
         print(f"\n{len(progress.blocked)} cells wait for failed ones")
     if progress.note:

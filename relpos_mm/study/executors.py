@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from relpos_mm.engine.errors import UserError
 
 from .cell import Cell
-from .cell_run import LOG, send_cell
-from .spec import ROOT, Executor, Study
+from .cell_run import run_cell, send_cell
+from .spec import Executor, Study
 
 
 class Job(Protocol):
@@ -19,6 +18,9 @@ class Job(Protocol):
 
     def done(self) -> bool:
         """Return whether it has ended, in whatever way."""
+
+    def exception(self) -> BaseException | None:
+        """Return what went wrong outside the cell's own commands."""
 
 
 class Pool(Protocol):
@@ -29,27 +31,17 @@ class Pool(Protocol):
 
 
 class LocalPool:
-    """One process per cell, with one thread where it has no GPU."""
+    """Processes of this machine, one thread each where they have no GPU.
+
+    The trainings are processes of their own that outlive this one; the threads only wait for them.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._threads = ThreadPoolExecutor(jobs)
 
     def submit(self, cell: Cell) -> Job:
-        """Start the process; it outlives this one, and its output goes into the cell's log."""
-        with (cell.path / LOG).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "relpos_mm.study.cell_run", str(cell.path)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        return _LocalJob(process)
-
-
-class _LocalJob:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-
-    def done(self) -> bool:
-        return self.process.poll() is not None
+        """Run the cell's commands."""
+        return self._threads.submit(run_cell, str(cell.path))
 
 
 class SubmititPool:
@@ -95,4 +87,4 @@ class SubmititPool:
 
 def pool_of(study: Study, executor: Executor) -> Pool:
     """Return the pool that a study file asks for."""
-    return LocalPool() if executor.kind == "local" else SubmititPool(study)
+    return LocalPool(executor.jobs) if executor.kind == "local" else SubmititPool(study)

@@ -89,7 +89,8 @@ def describe(study: Study, price: Price, done: set[str]) -> list[str]:
         gpus = f" on {task.gpus} GPU{'s' if task.gpus > 1 else ''}" if task.gpus else ""
         lines.append(f"{name}: {len(cells)} cells, {told}{gpus}")
     depth = " -> ".join(str(len(wave)) for wave in waves(list(price.cells)))
-    lines.append(f"graph: {depth} cells (each dense cell starts with the transfer of its own)")
+    transfer = any(task.start for task in study.tasks.values())
+    lines.append(f"graph: {depth} cells" + (", a transfer in between" if transfer else ""))
     lines.append(f"total: {price.left(done)}")
     return lines
 

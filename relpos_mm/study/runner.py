@@ -33,12 +33,14 @@ class Progress:
         states: By cell id.
         tries: Starts by this runner, by cell id.
         blocked: Ids of cells that wait for a failed one.
+        errors: What went wrong outside a cell's own commands, by cell id.
         note: Why nothing more is started, if so.
     """
 
     states: dict[str, State] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
+    errors: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
 
@@ -89,6 +91,8 @@ class _Runner:
             job = self.started.get(cell.id)
             if job is not None and job.done():
                 del self.started[cell.id]
+                if error := job.exception():
+                    self.progress.errors[cell.id] = f"{type(error).__name__}: {error}"
             if states.get(cell.id, State(WAITING)).word != FINISHED:
                 state = state_of(cell)
                 submitted = cell.id in self.started and state.word != RUNNING

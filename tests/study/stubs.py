@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from relpos_mm.study.cell import Cell, Step
 from relpos_mm.study.cell_run import run_cell
+from relpos_mm.study.executors import Job, LocalPool
 
 # Says that it was called; stands still while FOLDER/hold exists; fails while FOLDER/broken does.
 SCRIPT = """
@@ -58,24 +58,16 @@ def calls(cell: Cell) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-class _Thread:
-    def __init__(self, cell: Cell) -> None:
-        self.thread = threading.Thread(target=run_cell, args=(str(cell.path),))
-        self.thread.start()
-
-    def done(self) -> bool:
-        return not self.thread.is_alive()
-
-
-class ThreadPool:
-    """Runs cells in threads of the test and notes which were submitted."""
+class ThreadPool(LocalPool):
+    """The local pool; notes which cells were submitted."""
 
     def __init__(self) -> None:
+        super().__init__(jobs=4)
         self.submitted: list[str] = []
 
-    def submit(self, cell: Cell) -> _Thread:
+    def submit(self, cell: Cell) -> Job:
         self.submitted.append(cell.id)
-        return _Thread(cell)
+        return super().submit(cell)
 
 
 class _Child:
@@ -87,6 +79,9 @@ class _Child:
         if not self.ended:
             self.ended = os.waitpid(self.pid, os.WNOHANG) != (0, 0)
         return self.ended
+
+    def exception(self) -> None:
+        """Nothing comes back from a killed process."""
 
 
 def fork(work: Callable[[], object]) -> _Child:
@@ -102,7 +97,7 @@ def fork(work: Callable[[], object]) -> _Child:
 
 
 class ForkPool:
-    """Runs each cell in a process of its own, as the local pool does."""
+    """Runs each cell in a process of its own, as a cluster does, so that it can be killed."""
 
     def __init__(self) -> None:
         self.children: dict[str, _Child] = {}

@@ -1,4 +1,4 @@
-"""The same cell through a local process and through submitit."""
+"""The same cells through local processes and through submitit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from relpos_mm.engine.errors import UserError
 from relpos_mm.study.executors import LocalPool, SubmititPool, pool_of
-from relpos_mm.study.runner import run_cells
+from relpos_mm.study.runner import run_cells, unfinished
 from relpos_mm.study.spec import Executor
 from relpos_mm.study.state import FINISHED
 
-from .stubs import calls, stub_cells
+from .stubs import stub_cells
 from .toys import toy_study
 
 needs_submitit = pytest.mark.skipif(
@@ -24,12 +24,11 @@ needs_submitit = pytest.mark.skipif(
 )
 
 
-@pytest.mark.train
-def test_local_processes(tmp_path: Path) -> None:
-    cells = stub_cells(tmp_path)
-    progress = run_cells(cells, tmp_path, LocalPool(), 2, poll_s=0.1)
-    assert {state.word for state in progress.states.values()} == {FINISHED}
-    assert [calls(cell) for cell in cells] == [["train", "test"]] * 4
+def test_what_goes_wrong_around_a_cell_is_kept(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path, steps=("nothing",))[:1]  # no result.json to seal
+    progress = run_cells(cells, tmp_path, LocalPool(1), 1, poll_s=0.01)
+    assert unfinished(progress) == ["cls-one"]
+    assert progress.errors["cls-one"].startswith("FileNotFoundError")
 
 
 @needs_submitit

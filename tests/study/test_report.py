@@ -136,6 +136,13 @@ def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
     assert "7.00" not in text
 
 
+def test_a_report_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = toy_study(tmp_path, monkeypatch, seeds=[1])
+    text = report(study, tmp_path / "out")
+    assert text.count("| waiting | train |") == 8
+    assert "helps" not in text.replace("helps or hurts", "")
+
+
 def test_several_studies_are_chapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = toy_study(tmp_path, monkeypatch)
     whole_study(study)
