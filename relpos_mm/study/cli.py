@@ -71,8 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _priced(study: Study, cells: list[Cell]) -> tuple[Price, set[str]]:
     done = {cell.id for cell in cells if state_of(cell).word == FINISHED}
-    price = price_of(study, cells, lambda cell: cell.id in done, study.executor.jobs)
-    return price, done
+    return price_of(study, cells, done, study.executor.jobs), done
 
 
 def power_lines(study: Study) -> list[str]:
@@ -119,7 +118,7 @@ def _run(args: argparse.Namespace) -> int:
     if len(done) < len(cells):
         make_data(study)
     study.folder.mkdir(parents=True, exist_ok=True)
-    with Screen(cells, price) as screen:
+    with Screen(cells, lambda done: price_of(study, cells, done, executor.jobs)) as screen:
         progress = run_cells(
             cells, study.folder, pool_of(study, executor), executor.jobs, screen.show
         )

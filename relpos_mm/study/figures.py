@@ -26,8 +26,7 @@ _INK, _PAPER = "#010203", "none"
 
 def svg_of(figure: Figure) -> str:
     """Return a figure as SVG text in the width of its page; ink takes the page's colour."""
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.family": "sans-serif"}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "study"}):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -42,13 +42,11 @@ class Price:
         return ", ".join(parts)
 
 
-def price_of(
-    study: Study, cells: Sequence[Cell], is_done: Callable[[Cell], bool], jobs: int
-) -> Price:
+def price_of(study: Study, cells: Sequence[Cell], done: Collection[str], jobs: int) -> Price:
     """Return the price; finished cells of a task replace what the study file expects of it."""
     taken: dict[str, list[float]] = {}
     for cell in cells:
-        if is_done(cell):
+        if cell.id in done:
             taken.setdefault(cell.task, []).append(wall_s(cell.path) / 3600)
     expected = {
         name: fmean(taken[name]) if name in taken else task.hours

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -55,10 +55,22 @@ def running_lines(cells: Sequence[Cell], states: dict[str, State]) -> Table:
 
 
 class Screen:
-    """Keeps the overview on a terminal up to date; elsewhere one line per change of a cell."""
+    """Keeps the overview on a terminal up to date; elsewhere one line per change of a cell.
 
-    def __init__(self, cells: Sequence[Cell], price: Price, console: Console | None = None) -> None:
-        self.cells, self.price = cells, price
+    Args:
+        cells: The cells.
+        price: Gives the price when these cells are finished.
+        console: Where to; standard output by default.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        price: Callable[[set[str]], Price],
+        console: Console | None = None,
+    ) -> None:
+        self.cells, self._price_after = cells, price
+        self._finished: set[str] | None = None
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._live = Live(console=self.console, refresh_per_second=2)
         self._words: dict[str, str] = {}
@@ -76,7 +88,10 @@ class Screen:
     def show(self, progress: Progress) -> None:
         """Show how far the study is."""
         states = progress.states
+        finished = {cell_id for cell_id, state in states.items() if state.word == FINISHED}
         if self.console.is_terminal:
+            if finished != self._finished:  # what they took prices the rest
+                self._finished, self.price = finished, self._price_after(finished)
             parts: list[RenderableType] = [
                 overview(self.cells, states, self.price),
                 running_lines(self.cells, states),

@@ -38,7 +38,7 @@ def test_finished_cells_replace_what_the_file_expects(
     cells = [replace(cell, task=names[cell.task], gpus=8) for cell in stub_cells(tmp_path)]
     note: dict[str, Any] = {"step": "train", "began": 0.0, "ended": 7200.0, "code": 0}
     (cells[0].path / "attempts.jsonl").write_text(f"{json.dumps(note)}\n")
-    price = price_of(study, cells, lambda cell: cell.id == "cls-one", jobs=1)
+    price = price_of(study, cells, {"cls-one"}, jobs=1)
     assert price.measured == {"classification"}
     assert price.hours["cls-two"] == 2.0
     assert price.hours["dense-one"] == 1.0
@@ -51,7 +51,7 @@ def test_unknown_hours_are_said_to_be_unknown(
     study = toy_study(tmp_path, monkeypatch)
     tasks = {"cls": replace(study.tasks["classification"], hours=None)}
     cells = stub_cells(tmp_path)[:2]
-    price = price_of(replace(study, tasks=tasks), cells, lambda cell: False, jobs=1)
+    price = price_of(replace(study, tasks=tasks), cells, set(), jobs=1)
     assert price.left(set()) == "no hours known for cls"
 
 
