@@ -40,7 +40,7 @@ def plan(study: Study) -> list[Cell]:
                     cell = _cell(study, name, place, config, start)
                     steps = steps_of(task, variant, cell, config, options, start)
                     cell = replace(cell, steps=tuple(steps))
-                    cells[cell.id] = by_place[(name, *place)] = cell
+                    cells[cell.id] = by_place[name, variant, seed, world] = cell
     return list(cells.values())
 
 

@@ -26,8 +26,8 @@ def steps_of(
     train = {"randomness.seed": cell.seed, **options, **evidence(config, folder)}
     if start is not None:
         weights = f"{folder}/start.pth"
-        argv = ("tools/transfer.py", f"{LAST}{start.folder}", weights, "--config", path)
-        steps.append(Step("transfer", argv))
+        source = f"{LAST}{start.folder}"
+        steps.append(Step("transfer", ("tools/transfer.py", source, weights, "--config", path)))
         train["load_from"] = weights
     flags = ["--resume", *(["--amp"] if task.amp else [])]
     steps.append(Step("train", _tool(task, "train", path, [], folder, train, flags)))
