@@ -12,6 +12,7 @@ from typing import Any
 
 from .cell import Cell
 from .spec import Study
+from .state import sealed
 
 # What else lies in the folders of cells.
 _NO_RESULT = re.compile(r"cell\.json|curve\.json|predictions\..*|result_\d+_\d+\.json")
@@ -101,10 +102,10 @@ def collect(
 
 
 def _own(cells: Iterable[Cell]) -> Iterator[Path]:
-    """The results of planned cells; what an earlier form of the study left behind is not read."""
+    """The results of finished cells; what an earlier form of the study left behind is not read."""
     for cell in cells:
-        if (result := cell.path / "result.json").is_file():
-            yield result
+        if sealed(cell.path, cell.id) is not None:
+            yield cell.path / "result.json"
 
 
 def _copied(places: Iterable[Path]) -> Iterator[Path]:

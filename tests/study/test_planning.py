@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from relpos_mm.engine.cli import load_config
 from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.options import OptionAction
 from relpos_mm.study.cell import Cell
 from relpos_mm.study.planning import plan
 from relpos_mm.study.spec import ROOT, Study, parse_study, read_study
@@ -53,6 +56,25 @@ def test_a_dense_cell_starts_from_its_own_classifier_and_keeps_evidence() -> Non
     boxes = words(cells["detection", "noenc"], "train")
     folder = cells["detection", "noenc"].folder
     assert f"val_evaluator.outfile_prefix={folder}/predictions" in boxes
+
+
+def test_tools_take_the_options_of_every_step() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cfg-options", nargs="+", action=OptionAction)
+    merged = {}
+    for cell in plan(read_study("smoke")):
+        for step in cell.steps:
+            if cell.variant == "noenc" and "--cfg-options" in step.argv:
+                texts = step.argv[step.argv.index("--cfg-options") :]
+                options = parser.parse_args(texts).cfg_options
+                merged[cell.task, step.name] = load_config(str(ROOT / step.argv[1]), options)
+    assert merged["classification", "train"].train_cfg.max_iters == 40
+    assert merged["detection", "train"].val_evaluator.outfile_prefix.endswith("/predictions")
+    assert merged["segmentation", "train"].val_evaluator[1].counts_file.endswith("/counts.npz")
+    shifted = merged["segmentation", "test-val_shift"]
+    assert shifted.test_dataloader.dataset.data_prefix.seg_map_path == "seg/val_shift"
+    assert shifted.val_dataloader.dataset.data_prefix.seg_map_path == "seg/val"
+    assert shifted.protocol.name == "bdpq-val_shift-single-scale"
 
 
 def test_worlds_move_the_data_and_share_the_classifier() -> None:

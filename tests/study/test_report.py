@@ -125,6 +125,8 @@ def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
     stale = write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 7.0})
     stale.parent.rename(study.folder / "classification-noenc-s1-of-an-older-config")
     write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 80.0})
+    half = write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.77}, study=None)
+    (half.parent / "attempts.jsonl").write_text('{"step": "train", "began": 1, "code": 0}\n')
     failed = study.folder / "classification-absonly-s1"
     failed.mkdir()
     (failed / "attempts.jsonl").write_text('{"step": "train", "began": 1, "code": 1}\n')
@@ -133,6 +135,7 @@ def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
     assert "| 80.00 (1) | n/a |" in row_of(text, "| top-1 %, classification")
     assert "| failed | train | CUDA out of memory |" in row_of(text, "classification-absonly-s1")
     assert "| waiting | train |" in row_of(text, "detection-relonly-s1")
+    assert "| half-done | train |" in row_of(text, "detection-noenc-s1")
     assert "7.00" not in text
 
 
