@@ -47,10 +47,10 @@ def test_a_parameter_that_submitit_does_not_know_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = toy_study(tmp_path, monkeypatch)
-    study = replace(study, executor=Executor("slurm", 2, {"partitoin": "big"}))
+    study = replace(study, executor=Executor("slurm", 2, {"partitionz": "big"}))
     cell = stub_cells(tmp_path)[0]
     pool = SubmititPool(study, "debug")
-    with pytest.raises(UserError, match="partitoin"):
+    with pytest.raises(UserError, match="partitionz"):
         pool.submit(cell)
 
 

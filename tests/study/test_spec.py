@@ -39,7 +39,7 @@ def test_questions_are_families_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"varients": []}, "no key 'varients'; did you mean 'variants'"),
+        ({"variantz": []}, "no key 'variantz'; did you mean 'variants'"),
         ({"title": ""}, "title is missing"),
         ({"seeds": [1, 1]}, "no different numbers"),
         ({"seeds": [1.5]}, "no different numbers"),
