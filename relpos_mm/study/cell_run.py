@@ -86,7 +86,9 @@ def _seal(cell: Cell, path: Path) -> None:
     content["cell"] = {
         key: getattr(cell, key) for key in ("id", "study", "task", "variant", "seed", "world")
     }
-    content["cell"]["wall_s"] = round(wall_s(path), 1)
+    # A killed attempt has no end; the training's own clock is the least it took.
+    trained = (content.get("cost") or {}).get("wall_s") or 0.0
+    content["cell"]["wall_s"] = round(max(wall_s(path), trained), 1)
     write_atomically(result, (json.dumps(content, indent=2) + "\n").encode())
 
 
