@@ -91,7 +91,8 @@ def ap_spread(annotations: Path, one: Path, other: Path, kind: str) -> ImageSpre
         seed=0,
     )
     ci = result["ci"]["AP"]
-    classes = {row["cat_name"]: row["delta"] for row in result["per_category"]}
+    rows = sorted(result["per_category"], key=lambda row: row["cat_id"])
+    classes = {row["cat_name"]: row["delta"] for row in rows}
     return ImageSpread(ci["std_err"], ci["lower"], ci["upper"], classes)
 
 

@@ -47,7 +47,8 @@ def number(value: float | None, metric: str = "", sign: bool = False) -> str:
 
 def title_of(metric: str) -> str:
     """Return a metric's name for people."""
-    words = {"ap": "AP", "miou": "mIoU", "pct": "%", "acc": "accuracy", "top1": "top-1"}
+    words = {"ap": "AP", "ap50": "AP50", "ap75": "AP75", "top1": "top-1", "pct": "%"}
+    words |= {"miou": "mIoU", "aacc": "aAcc", "macc": "mAcc", "acc": "accuracy"}
     return " ".join(words.get(word, word) for word in metric.split("_"))
 
 
@@ -92,11 +93,14 @@ def _main(analysis: Analysis, line: Comparison) -> bool:
 def flip_sentence(line: Any) -> str:
     """Say what may be said about one flip."""
     chance = line.flip.probability
-    told = NOTHING if chance is None else f"{chance:.0%}"
+    told = (
+        "too few seeds to say how often the signs would differ"
+        if chance is None
+        else f"the signs of the mean differences differ in {chance:.0%} of resampled seeds"
+    )
     return (
         f"{line.dense.question}, {line.base.group.task} against {place_of(line.dense.group)}, "
-        f"{title_of(line.dense.metric)}: {line.flip.statement}; the signs of the mean differences "
-        f"differ in {told} of resampled seeds (n = {line.flip.n})."
+        f"{title_of(line.dense.metric)}: {line.flip.statement}; {told} (n = {line.flip.n})."
     )
 
 
