@@ -8,18 +8,21 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(VENV_PYTHON) -m pytest
 JOBS ?= 2
 
-.DEFAULT_GOAL := help
-.PHONY: help setup demo demo-seg demo-detr study study-smoke test nightly bench lint clean
+.DEFAULT_GOAL := default
+.PHONY: default help setup demo demo-seg demo-detr study study-smoke test nightly bench lint clean
+
+default: setup
+	@$(MAKE) --no-print-directory help
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
-setup: ## make or update .venv/ (all other targets do this by themselves)
-	@command -v $(PYTHON) >/dev/null || { \
+setup: ## make or update .venv/ (`make` alone does this, too, and so do all other targets)
+	@command -v "$(PYTHON)" >/dev/null || { \
 	  echo "make needs Python 3.10 to 3.12: no '$(PYTHON)' in PATH." >&2; \
 	  echo "  remedy: install it (Debian, Ubuntu: apt-get install python3 python3-venv python3-dev)" >&2; \
 	  echo "          or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) tools/bootstrap.py
+	@"$(PYTHON)" tools/bootstrap.py
 
 demo: setup ## pre-train, transfer, train and evaluate a Cascade Mask R-CNN on the embedded data
 	$(VENV_PYTHON) tools/demo.py

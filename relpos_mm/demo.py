@@ -46,7 +46,7 @@ class DenseTask:
 
 DENSE = {
     "detection": DenseTask("cascade", "Cascade Mask R-CNN", ("box_ap", "mask_ap")),
-    "segmentation": DenseTask("upernet", "UperNet", ("miou_pct",)),
+    "segmentation": DenseTask("upernet", "UperNet", ("miou_pct", "things_miou_pct")),
     "detr": DenseTask("detr", "DETR", ("box_ap",), "irpe_k", "r50", pretrained=False),
 }
 
@@ -83,7 +83,7 @@ class Demo:
         self._stopped = False
 
     def run(self) -> None:
-        """Do everything; about ten minutes on two idle cores.
+        """Do everything; ten to fifteen minutes on two idle cores.
 
         Raises:
             UserError: A step failed; the message names the step and its log.

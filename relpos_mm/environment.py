@@ -20,8 +20,8 @@ from packaging.version import Version
 
 # As in pyproject.toml. The libraries check each other at import, but name no set that fits.
 SUPPORTED: Mapping[str, str] = {
-    "torch": ">=2.4",
-    "torchvision": ">=0.19",
+    "torch": ">=2.6",
+    "torchvision": ">=0.21",
     "onedl-mmengine": ">=0.10.12,<0.11",
     "onedl-mmcv": ">=2.3.6,<2.4",
     "onedl-mmdetection": ">=3.5.1,<3.6",
@@ -80,7 +80,8 @@ def _missing_ops_text() -> str:
 
 def _rebuild() -> str:
     # --no-cache-dir: pip keeps the wheel without ops and would install it again.
-    compiler = Path(__file__).parents[1] / "tools" / "cxx20"
+    found = Path(__file__).parents[1] / "tools" / "cxx20"
+    compiler = found if found.is_file() else "$PWD/tools/cxx20"  # a copy without the checkout
     return (
         f"make clean setup; in an environment of your own: CC={compiler} CXX={compiler} CFLAGS=-O2 "
         "pip install --force-reinstall --no-deps --no-cache-dir --no-build-isolation "

@@ -28,6 +28,7 @@ _SHOWN = {
     "box_ap": "box AP {:.3f}",
     "mask_ap": "mask AP {:.3f}",
     "miou_pct": "mIoU {:.1f} %",
+    "things_miou_pct": "letters' mIoU {:.1f} %",
 }
 
 
@@ -118,8 +119,10 @@ def update_readme(
     """Return the README's text with the block between the markers rendered anew.
 
     Raises:
-        UserError: The markers are missing.
+        UserError: There is no record, or the markers are missing.
     """
+    if not records:
+        raise UserError("there is no record; make one: python tools/demo.py --record docs/results")
     before, begin, rest = readme.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

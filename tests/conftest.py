@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.quiet import stretched_tables_are_meant  # noqa: F401
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

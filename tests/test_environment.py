@@ -1,5 +1,6 @@
 """Damaged installations are noticed, each with the command that repairs it."""
 
+import ast
 import importlib.machinery
 import os
 import re
@@ -77,6 +78,14 @@ def test_b095_ops_of_another_torch_are_told_apart(
         require_ops()
 
 
+def test_a_copy_without_the_checkout_names_the_wrapper_of_a_checkout(
+    mmcv_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "relpos_mm" / "environment.py"))
+    with pytest.raises(MissingOps, match=r"CXX=\$PWD/tools/cxx20"):
+        require_ops()
+
+
 def test_absent_mmcv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None)
     warn_if_no_ops()  # nothing to say: the import of mmcv itself will tell
@@ -126,17 +135,44 @@ def test_b093_originals_need_an_older_setuptools(mmcv_files: Path) -> None:
     assert len(check_environment({**versions, "setuptools": "81.0.0"}.get)) == 1
 
 
-def test_b092_supported_windows_are_those_of_the_package_metadata(repo_root: Path) -> None:
+def dependencies(repo_root: Path) -> dict[str, Requirement]:
+    """Return what pyproject.toml asks for; tomllib is not in Python 3.10."""
     text = (repo_root / "pyproject.toml").read_text()
     block = text.split("\ndependencies = [", 1)[1].split("]", 1)[0]
     lines = [line.strip().strip('",') for line in block.splitlines()]
-    declared = {item.name: item for item in map(Requirement, filter(None, lines))}
+    return {item.name: item for item in map(Requirement, filter(None, lines))}
+
+
+def test_b092_supported_windows_are_those_of_the_package_metadata(repo_root: Path) -> None:
+    declared = dependencies(repo_root)
     for name, window in environment.SUPPORTED.items():
         assert str(declared[name].specifier) == str(Requirement(f"{name}{window}").specifier)
     pinned = (repo_root / "requirements.txt").read_text()
     for name, window in environment.SUPPORTED.items():
         version = pinned.split(f"\n{name}==", 1)[1].split()[0]
         assert Requirement(f"{name}{window}").specifier.contains(version)
+
+
+def test_what_the_package_imports_is_what_it_asks_for(repo_root: Path) -> None:
+    imported = set()
+    for file in (repo_root / "relpos_mm").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(str(node.module).partition(".")[0])
+    distributions = {
+        "PIL": "pillow",
+        "mmcv": "onedl-mmcv",
+        "mmdet": "onedl-mmdetection",
+        "mmengine": "onedl-mmengine",
+        "mmpretrain": "onedl-mmpretrain",
+        "mmseg": "onedl-mmsegmentation",
+    }
+    # mmcv brings OpenCV; the others are asked for where they are used, with a message.
+    elsewhere = {"cv2", "safetensors", "timm", "skimage"}
+    outside = imported - sys.stdlib_module_names - elsewhere - {"relpos_mm"}
+    assert {distributions.get(name, name) for name in outside} <= dependencies(repo_root).keys()
 
 
 def doctor(repo_root: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:

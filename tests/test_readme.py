@@ -80,6 +80,11 @@ def test_readme_without_markers_is_refused() -> None:
         update_readme("# no markers", {"detection": {"cascade": RESULT}})
 
 
+def test_no_record_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no record; make one: python tools/demo\.py"):
+        update_readme("", load_records(tmp_path))
+
+
 def test_contact_sheet_lays_pictures_out_in_rows(tmp_path: Path) -> None:
     from PIL import Image
 

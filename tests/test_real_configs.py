@@ -2,7 +2,7 @@
 
 Only loop lengths, paths, workers and batch size are overridden; the data are small trees in the
 layouts of COCO, ADE20K and ImageNet. One detection step takes 6 to 30 s on a CPU, so the published
-row of each task runs in CI and the other rows nightly.
+row of each Swin task runs in CI, and the other rows, DETR and DeiT nightly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,7 @@ ITERATIONS = 2
 class Task:
     """How to make one task short; everything else stays as the config says."""
 
+    network: str  # what the names of its configs start with
     write_tree: Callable[..., Path]
     pictures: dict[str, int]
     batch_size: int
@@ -37,6 +38,7 @@ class Task:
 
 TASKS = {
     "cascade": Task(
+        "cascade_swin_t",
         write_coco_tree,
         {"num_images": ITERATIONS},
         1,
@@ -46,6 +48,7 @@ TASKS = {
     ),
     # Batch statistics of the 1 x 1 pooled map need two pictures.
     "upernet": Task(
+        "upernet_swin_t",
         write_ade_tree,
         {"num_images": 2},
         2,
@@ -53,6 +56,7 @@ TASKS = {
         ("miou_pct",),
     ),
     "cls": Task(
+        "cls_swin_t",
         write_imagenet_tree,
         {"num_val": 4},
         2,
@@ -62,6 +66,26 @@ TASKS = {
     ),
 }
 ROWS = ("noenc", "absonly", "absrel", "relonly")
+TRANSFORMERS = {
+    "detr": replace(
+        TASKS["cascade"],
+        network="detr_r50",
+        # The base names a download for ResNet-50.
+        loop=(*TASKS["cascade"].loop, "model.backbone.init_cfg=None"),
+        metrics=("box_ap",),
+    ),
+    "deit": replace(
+        TASKS["cls"],
+        network="cls_deit_s",
+        # Behind 20 epochs of warm-up the cosine would begin after the end.
+        loop=(*TASKS["cls"].loop, "param_scheduler.1.begin=0"),
+    ),
+}
+TRANSFORMER_ROWS = {
+    "detr": ("abs", "irpe_k", "irpe_qk", "irpe_qkv", "irpe_k_noabs", "irpe_bias"),
+    "deit": ("abs", "irpe_k", "irpe_qk", "irpe_qkv", "irpe_k_noabs"),
+}
+EVERY_TASK = {**TASKS, **TRANSFORMERS}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +95,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def tree(task: str) -> Path:
         if task not in made:
             root = tmp_path_factory.mktemp("trees") / task
-            TASKS[task].write_tree(root, **TASKS[task].pictures)
+            EVERY_TASK[task].write_tree(root, **EVERY_TASK[task].pictures)
             made[task] = root
         return made[task]
 
@@ -79,7 +103,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def overrides(task: str, data_root: Path) -> list[str]:
-    spec = TASKS[task]
+    spec = EVERY_TASK[task]
     options = [*spec.loop, f"train_dataloader.batch_size={spec.batch_size}"]
     options += ["val_dataloader.dataset.indices=1", "test_dataloader.dataset.indices=1"]
     for split in ("train", "val", "test"):
@@ -106,7 +130,7 @@ def run(tool: str, *arguments: object) -> str:
 
 def train_and_test(task: str, row: str, data_root: Path, out: Path, *flags: str) -> dict:
     """Run both tools on one config and return the test's result record."""
-    config = ROOT / "configs" / f"{task}_swin_t_{row}.py"
+    config = ROOT / "configs" / f"{EVERY_TASK[task].network}_{row}.py"
     options = ["--cfg-options", *overrides(task, data_root)]
     run("train", config, "--work-dir", out / "train", *options)
     trained = json.loads((out / "train" / "result.json").read_text())
@@ -118,7 +142,7 @@ def train_and_test(task: str, row: str, data_root: Path, out: Path, *flags: str)
     finally:
         checkpoint.unlink()  # pytest keeps the folders of three sessions, and this is a gigabyte
     tested = json.loads((out / "test" / "result.json").read_text())
-    assert set(TASKS[task].metrics) <= tested["metrics"].keys()
+    assert set(EVERY_TASK[task].metrics) <= tested["metrics"].keys()
     if not flags:  # the saved weights are the validated ones
         assert tested["metrics"] == pytest.approx(trained["metrics"], abs=1e-3)
     return tested
@@ -134,6 +158,16 @@ def test_published_row(task: str, trees: Callable[[str], Path], tmp_path: Path) 
 @pytest.mark.parametrize("row", [row for row in ROWS if row != "relonly"])
 @pytest.mark.parametrize("task", TASKS)
 def test_other_rows(task: str, row: str, trees: Callable[[str], Path], tmp_path: Path) -> None:
+    train_and_test(task, row, trees(task), tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("task", "row"), [(task, row) for task, rows in TRANSFORMER_ROWS.items() for row in rows]
+)
+def test_every_row_of_detr_and_deit(
+    task: str, row: str, trees: Callable[[str], Path], tmp_path: Path
+) -> None:
     train_and_test(task, row, trees(task), tmp_path)
 
 

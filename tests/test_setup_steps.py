@@ -335,6 +335,26 @@ def test_no_usable_python_is_one_clear_message() -> None:
         bootstrap.choose_python((3, 13), None, lambda name: None)
 
 
+def test_a_folder_that_cannot_be_written_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(bootstrap, "VENV", str(tmp_path / "file" / ".venv"))
+    monkeypatch.setattr(bootstrap.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert bootstrap.main() == 1
+    message = capsys.readouterr().err
+    assert message.startswith("Set-up cannot use a file or folder: ")
+    assert str(tmp_path / "file") in message
+    assert "remedy: " in message
+
+
+def test_make_alone_sets_up() -> None:
+    """Messages say "run make again" and "MAX_JOBS=1 make"."""
+    said = subprocess.check_output(["make", "-n"], cwd=TOOLS.parent, text=True)
+    assert "tools/bootstrap.py" in said
+
+
 def test_compiler_wrapper_rewrites_the_standard(tmp_path: Path) -> None:
     echo = tmp_path / "g++"
     echo.write_text('#!/bin/sh\necho "$@"\n')

@@ -76,6 +76,11 @@ def main():
     except StepFailed as failure:
         print(failure, file=sys.stderr)
         return 1
+    except OSError as error:
+        print("Set-up cannot use a file or folder:", error, file=sys.stderr)
+        remedy = "make it writable, or let XDG_CACHE_HOME name another place for the cached wheel"
+        print("  remedy:", remedy, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nSet-up interrupted. Run make again: it continues here.", file=sys.stderr)
         return 130

@@ -60,8 +60,11 @@ def main() -> int:
             knobs = Knobs.parse(args.set)
             make_mini(args.out, seed=args.seed, knobs=knobs, workers=args.workers, force=args.force)
         else:
-            logging.info("wrote %s", TREES[args.layout](args.path))
-    except (OtherDataInTheWay, FileExistsError, ValueError) as error:
+            root = TREES[args.layout](args.path)
+            logging.info(
+                "wrote %s; `data.py check %s %s --mini` checks it", root, args.layout, root
+            )
+    except (OtherDataInTheWay, OSError, ValueError) as error:
         print(f"data.py: {error}", file=sys.stderr)
         return 2
     return 0

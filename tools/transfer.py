@@ -24,7 +24,7 @@ def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("source", nargs="?", metavar="SRC", help=".pth or .safetensors file in any known layout")
     add("out", nargs="?", metavar="OUT", help="file to write; not needed with --dry-run")
-    add("--config", help="config whose backbone is RelPosSwin; OUT is for its load_from")
+    add("--config", help="config of this project; OUT is for its load_from")
     add("--to", choices=LAYOUTS, help="instead of --config: write the backbone in this layout")
     add("--inspect", nargs="+", metavar="F", help="say what these files are, and nothing else")
     add("--dry-run", action="store_true", help="report only, write nothing")
@@ -65,29 +65,38 @@ def options_of(args: argparse.Namespace) -> Options:
 def main(arguments: list[str] | None = None) -> int:
     """Run; 0 when done, 2 when refused."""
     args = parse_args(arguments)
-    if args.inspect is not None:
-        found = [describe(path) for path in args.inspect]
-        for description in found:
-            print(description)
-        _write_json(args.json, [description.to_dict() for description in found])
-        return 0 if all(description.usable for description in found) else 2
-    out = None if args.dry_run else args.out
     try:
-        if args.to:
-            print(export_file(args.source, out, args.to, options_of(args)))
-            return 0
-        report = transfer_file(args.source, out, args.config, options_of(args))
+        return _inspect(args) if args.inspect is not None else _transfer(args)
     except Refused as refusal:
         refusal.report.show()
         _write_json(args.json, refusal.report.to_dict())
         print(f"refused: {refusal}", file=sys.stderr)
-        return 2
     except TransferError as error:
         print(f"refused: {error}", file=sys.stderr)
-        return 2
+    except OSError as error:  # a full disk, a folder that may not be written
+        print(f"refused: {error.filename or args.out}: {error.strerror or error}", file=sys.stderr)
+    return 2
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    found = [describe(path) for path in args.inspect]
+    for description in found:
+        print(description)
+    _write_json(args.json, [description.to_dict() for description in found])
+    return 0 if all(description.usable for description in found) else 2
+
+
+def _transfer(args: argparse.Namespace) -> int:
+    out = None if args.dry_run else args.out
+    written = "dry run, nothing written" if out is None else f"written: {out}"
+    if args.to:
+        line = export_file(args.source, out, args.to, options_of(args))
+        print(f"{line}; {written}")
+        return 0
+    report = transfer_file(args.source, out, args.config, options_of(args))
     report.show()
     _write_json(args.json, report.to_dict())
-    print("dry run, nothing written" if out is None else f"written: {out}")
+    print(written)
     return 0
 
 

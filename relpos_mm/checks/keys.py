@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
@@ -88,12 +88,22 @@ def check_options(path: Path, config: Config, options: Mapping[str, Any]) -> lis
 def _assignments(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the top-level names with the expressions assigned to them."""
     return {
-        target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
+        part.id: node.value
+        for node in _statements(tree.body)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for part in ast.walk(target)  # of a tuple every name
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run at top level, those inside ``if``, ``for`` and so on too."""
+    for node in body:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            for block in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, block, []))
 
 
 def _is_none(value: ast.expr) -> bool:

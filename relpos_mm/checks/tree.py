@@ -41,7 +41,7 @@ def check_tree(root: Path, *, progress: Callable[[str], None] = print) -> list[P
         try:
             problems += check_keys(path, heirs=(*bases, *leaves))
             if path in leaves:
-                configs[path] = Config.fromfile(path)
+                configs[path] = _read_leaf(path)
         except Exception as error:  # a config is a program: it can fail in any way
             remedy = "Correct the file; nothing else in it was checked"
             problems.append(Problem(path, "_base_", path.name, f"cannot be read: {error}", remedy))
@@ -51,6 +51,18 @@ def check_tree(root: Path, *, progress: Callable[[str], None] = print) -> list[P
         progress(f"{path}: {f'{len(found)} problem(s)' if found else 'ok'}")
         problems += found
     return problems
+
+
+def _read_leaf(path: Path) -> Config:
+    """Read a config that a run could use.
+
+    Raises:
+        ValueError: It has no model, so it is a base or no config at all.
+    """
+    config = Config.fromfile(path)
+    if "model" not in config:
+        raise ValueError("it has no model; bases belong into a folder called _base_")
+    return config
 
 
 def check_file(path: Path, config: Config) -> list[Problem]:

@@ -103,6 +103,8 @@ def write_ade_tree(root: str | Path, num_images: int = 4) -> Path:
 def write_imagenet_tree(root: str | Path, num_classes: int = 1000, num_val: int = 8) -> Path:
     """Writes `train/<class>/*.JPEG` (one picture per class), a flat `val/` and its `meta/val.txt`.
 
+    `meta/synsets.txt` beside the list proves the order of its numbers, which the check asks for.
+
     Args:
         root: The folder that an ImageNet config calls `data_root`; must be empty or absent.
         num_classes: Class folders; mmpretrain's data set wants all 1,000 of them.
@@ -113,8 +115,8 @@ def write_imagenet_tree(root: str | Path, num_classes: int = 1000, num_val: int 
     """
     root = _new_folder(root)
     encoded = [_jpeg(picture) for _, (picture, _, _) in _pictures(0, 8)]
-    for number in range(num_classes):
-        wnid = f"n{number + 1:08d}"
+    classes = [f"n{number + 1:08d}" for number in range(num_classes)]
+    for number, wnid in enumerate(classes):
         (root / "train" / wnid).mkdir(parents=True)
         picture = encoded[number % len(encoded)]
         (root / "train" / wnid / f"{wnid}_1.JPEG").write_bytes(picture)
@@ -126,6 +128,7 @@ def write_imagenet_tree(root: str | Path, num_classes: int = 1000, num_val: int 
         (root / "val" / name).write_bytes(encoded[number % len(encoded)])
         lines.append(f"{name} {number * 113 % num_classes}\n")
     (root / "meta" / "val.txt").write_text("".join(lines))
+    (root / "meta" / "synsets.txt").write_text("".join(f"{wnid}\n" for wnid in classes))
     return root
 
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import Padding, PositionEncoding, Resized, Site
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .resize import ResizeMode, resize_absolute
 
 
@@ -38,9 +39,12 @@ class AbsoluteTable(PositionEncoding):
     translation_equivariant: ClassVar[bool] = False
     padding: Padding = "unsafe"
 
-    def __init__(self, *, embed_dims: int, grid_size: Size, prefix_tokens: int = 0) -> None:
+    def __init__(self, *, embed_dims: int, grid_size: int | Size, prefix_tokens: int = 0) -> None:
         super().__init__()
-        self.grid_size: Size = (grid_size[0], grid_size[1])
+        require_counts("AbsoluteTable", embed_dims=embed_dims)
+        if prefix_tokens != 0:
+            require_counts("AbsoluteTable", prefix_tokens=prefix_tokens)
+        self.grid_size = as_size("AbsoluteTable: grid_size", grid_size)
         self.absolute_pos_embed = nn.Parameter(torch.empty(1, embed_dims, *self.grid_size))
         nn.init.trunc_normal_(self.absolute_pos_embed, std=0.02)
         self.prefix_pos_embed: nn.Parameter | None = None

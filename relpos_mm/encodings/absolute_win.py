@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import Padding, PositionEncoding, Resized, Site
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .resize import ResizeMode, resize_bicubic
 
 
@@ -46,13 +47,14 @@ class AbsoluteWin(PositionEncoding):
         self,
         *,
         embed_dims: int,
-        window_size: Size,
-        global_size: Size = (14, 14),
+        window_size: int | Size,
+        global_size: int | Size = (14, 14),
         antialias: bool = False,
     ) -> None:
         super().__init__()
-        self.window_size: Size = (window_size[0], window_size[1])
-        self.global_size: Size = (global_size[0], global_size[1])
+        require_counts("AbsoluteWin", embed_dims=embed_dims)
+        self.window_size = as_size("AbsoluteWin: window_size", window_size)
+        self.global_size = as_size("AbsoluteWin: global_size", global_size)
         self.antialias = antialias
         self.pos_embed = nn.Parameter(torch.empty(1, embed_dims, *self.global_size))
         self.pos_embed_window = nn.Parameter(torch.empty(1, embed_dims, *self.window_size))

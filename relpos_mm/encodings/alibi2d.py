@@ -9,6 +9,7 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import PositionEncoding
 from .distances import distances, geometric_slopes
 from .grid import Grid
@@ -31,6 +32,7 @@ class Alibi2d(PositionEncoding):
 
     def __init__(self, *, num_heads: int) -> None:
         super().__init__()
+        require_counts("Alibi2d", num_heads=num_heads)
         self.slopes = tuple(geometric_slopes(num_heads))
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:

@@ -52,11 +52,13 @@ class AxialRope(Rotary):
         num_heads: int,
         theta: float = 100.0,
         normalize_coords: Normalize | None = None,
-        ref_size: Size | None = None,
+        ref_size: int | Size | None = None,
         axis_order: AxisOrder = "xy",
         pairing: Pairing = "neighbour",
     ) -> None:
-        super().__init__(embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing)
+        super().__init__(
+            embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing, theta
+        )
         self.theta = theta
 
     def angles(self, positions: Tensor) -> Tensor:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
 from .grid import Size
+from .made_once import made_once
 
 
 def table_rows(window_size: Size) -> int:
@@ -30,7 +29,7 @@ def axis_offsets(num_queries: int, num_keys: int, device: torch.device | str) ->
     return queries[:, None] - torch.arange(num_keys, device=device)[None, :]
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def product_index(
     query_size: Size, key_size: Size, window_size: Size, device: torch.device | str = "cpu"
 ) -> Tensor:
@@ -60,10 +59,8 @@ def product_index(
                 f"{window_size[0]} x {window_size[1]} of the relative position bias table; "
                 "build the encoding with a window_size that covers the grid"
             )
-    # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
-    with torch.inference_mode(False):
-        rows = axis_offsets(query_size[0], key_size[0], device) + window_size[0] - 1
-        columns = axis_offsets(query_size[1], key_size[1], device) + window_size[1] - 1
-        index = rows[:, None, :, None] * (2 * window_size[1] - 1) + columns[None, :, None, :]
-        # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
-        return index.reshape(query_size[0] * query_size[1], key_size[0] * key_size[1])
+    rows = axis_offsets(query_size[0], key_size[0], device) + window_size[0] - 1
+    columns = axis_offsets(query_size[1], key_size[1], device) + window_size[1] - 1
+    index = rows[:, None, :, None] * (2 * window_size[1] - 1) + columns[None, :, None, :]
+    # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
+    return index.reshape(query_size[0] * query_size[1], key_size[0] * key_size[1])

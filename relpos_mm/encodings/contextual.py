@@ -7,24 +7,13 @@ on the other side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from .grid import Grid, Size
+from .made_once import made_once
 from .precision import widen
-
-
-def head_width(embed_dims: int, num_heads: int) -> int:
-    """Width d of one head.
-
-    Raises:
-        ValueError: ``num_heads`` does not divide ``embed_dims``.
-    """
-    if embed_dims % num_heads:
-        raise ValueError(f"num_heads={num_heads} does not divide embed_dims={embed_dims}")
-    return embed_dims // num_heads
 
 
 def project(x: Tensor, table: Tensor) -> Tensor:
@@ -80,11 +69,10 @@ def axial_term(
     return a, key_axes(grid.k, a.device).to(a.dtype)
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def key_axes(size: Size, device: torch.device | str = "cpu") -> Tensor:
     """One-hot row and column of every key, ``(1, 1, H * W, H + W)`` float32."""
-    with torch.inference_mode(False):
-        height, width = size
-        rows = torch.eye(height, device=device).repeat_interleave(width, 0)
-        columns = torch.eye(width, device=device).repeat(height, 1)
-        return torch.cat((rows, columns), dim=1)[None, None]
+    height, width = size
+    rows = torch.eye(height, device=device).repeat_interleave(width, 0)
+    columns = torch.eye(width, device=device).repeat(height, 1)
+    return torch.cat((rows, columns), dim=1)[None, None]

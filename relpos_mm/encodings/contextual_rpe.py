@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import isfinite
 from typing import Any, ClassVar
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width, require_positive
 from .base import PositionEncoding, Resized, other_shapes
 from .contextual import project
 from .grid import Grid, Size
@@ -108,23 +108,21 @@ class ContextualRpe(PositionEncoding):
                 f"ContextualRpe: rpe_on={rpe_on!r} with mode='bias': a number per bucket adds to "
                 "logits, values need mode='contextual' or rpe_on without 'v'"
             )
-        if not isfinite(ratio) or ratio < 0.5:
+        require_positive("ContextualRpe", ratio=ratio)
+        if ratio < 0.5:
             raise ValueError(
                 f"ContextualRpe: ratio={ratio} leaves a single bucket; use 0.5 or more "
                 "(published: 1.9, 2, 20, 33)"
             )
-        if embed_dims % num_heads:
-            raise ValueError(
-                f"ContextualRpe: num_heads={num_heads} does not divide embed_dims={embed_dims}"
-            )
-        if skip < 0:
-            raise ValueError(f"ContextualRpe: skip counts tokens, it cannot be {skip}")
+        head_dim = head_width("ContextualRpe", embed_dims, num_heads)
+        if not isinstance(skip, int) or skip < 0:
+            raise ValueError(f"ContextualRpe: skip counts tokens, it cannot be {skip!r}")
         self.rule = BucketRule(self.mapping, float(ratio), index, semantics)  # type: ignore[arg-type]
         self.skip = skip
         self.sees_prefix = skip > 0
         self.needs_attn = "v" in self.sides
         self.weight_decay = weight_decay
-        heads, head_dim = 1 if shared_head else num_heads, embed_dims // num_heads
+        heads = 1 if shared_head else num_heads
         make = CrossTables if self.mapping == "cross" else LookupTable
         for side in self.sides:
             shape: tuple[int, ...] = (heads, self.num_buckets)

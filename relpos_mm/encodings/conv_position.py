@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import Padding, PositionEncoding, Site
 from .grid import Grid
 from .valid_region import zero_padding
@@ -41,6 +42,7 @@ class ConvPosition(PositionEncoding):
 
     def __init__(self, *, embed_dims: int, kernel_size: int = 3, site: Site = "stage") -> None:
         super().__init__()
+        require_counts("ConvPosition", embed_dims=embed_dims, kernel_size=kernel_size)
         if kernel_size % 2 == 0:
             raise ValueError(f"ConvPosition: kernel_size must be odd, got {kernel_size}")
         if site not in ("stage", "block"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
@@ -10,10 +9,12 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .axis_tables import AxisTableEncoding, resize_linear
 from .base import Padding
-from .contextual import axial_term, head_width, project
-from .grid import Grid, Size
+from .contextual import axial_term, project
+from .grid import Grid, Size, as_size
+from .made_once import made_once
 
 
 @POSITIONS.register_module()
@@ -57,7 +58,7 @@ class DecomposedBias(AxisTableEncoding):
         *,
         embed_dims: int,
         num_heads: int,
-        window_size: Size,
+        window_size: int | Size,
         mode: Literal["interpolate", "centre"] = "interpolate",
         zero_init: bool = True,
         factored: bool = True,
@@ -70,9 +71,10 @@ class DecomposedBias(AxisTableEncoding):
         self.mode = mode
         self.factored = factored
         self.padding: Padding = "unsafe" if mode == "interpolate" else "safe"
-        head_dims = head_width(embed_dims, num_heads)
-        self.rel_pos_h = nn.Parameter(torch.zeros(2 * window_size[0] - 1, head_dims))
-        self.rel_pos_w = nn.Parameter(torch.zeros(2 * window_size[1] - 1, head_dims))
+        head_dims = head_width("DecomposedBias", embed_dims, num_heads)
+        height, width = as_size("DecomposedBias: window_size", window_size)
+        self.rel_pos_h = nn.Parameter(torch.zeros(2 * height - 1, head_dims))
+        self.rel_pos_w = nn.Parameter(torch.zeros(2 * width - 1, head_dims))
         if not zero_init:
             nn.init.trunc_normal_(self.rel_pos_h, std=0.02)
             nn.init.trunc_normal_(self.rel_pos_w, std=0.02)
@@ -96,16 +98,15 @@ class DecomposedBias(AxisTableEncoding):
         return f"window_size={window}, mode={self.mode!r}"
 
 
-@lru_cache(maxsize=128)
+@made_once(maxsize=128)
 def finer_index(queries: int, keys: int, length: int, device: torch.device | str = "cpu") -> Tensor:
     """Row of every pair on one axis ``(queries, keys)`` in a table of ``length`` rows.
 
     The published rule for a table of ``2 max(queries, keys) - 1`` rows; another table is read from
     its middle, and its edge is repeated.
     """
-    with torch.inference_mode(False):
-        to_query, to_key = max(keys / queries, 1.0), max(queries / keys, 1.0)
-        query = torch.arange(queries, device=device)[:, None] * to_query
-        key = torch.arange(keys, device=device)[None, :] * to_key
-        row = (query - key + (keys - 1) * to_key).long()
-        return (row + length // 2 - (max(queries, keys) - 1)).clamp(0, length - 1)
+    to_query, to_key = max(keys / queries, 1.0), max(queries / keys, 1.0)
+    query = torch.arange(queries, device=device)[:, None] * to_query
+    key = torch.arange(keys, device=device)[None, :] * to_key
+    row = (query - key + (keys - 1) * to_key).long()
+    return (row + length // 2 - (max(queries, keys) - 1)).clamp(0, length - 1)

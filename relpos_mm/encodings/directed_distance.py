@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import inf
 from typing import ClassVar, Literal
 
@@ -11,9 +10,11 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts, require_positive
 from .base import PositionEncoding
 from .distances import distances
 from .grid import Grid, Size
+from .made_once import made_once
 
 # A head sees the keys that lie in all directions of its tuple; offsets are query minus key.
 _VIEWS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -79,13 +80,15 @@ class DirectedDistance(PositionEncoding):
         slope: float = 1.0,
     ) -> None:
         super().__init__()
+        require_counts("DirectedDistance", num_heads=num_heads)
+        require_positive("DirectedDistance", slope=slope)
         if directions not in _VIEWS:
             known = ", ".join(_VIEWS)
             raise ValueError(f"DirectedDistance: directions must be {known}, got {directions!r}")
         if undirected is None:
             directed = 4 * max(num_heads // 6, 1) if num_heads >= 4 else 0
             undirected = num_heads - directed
-        if not 0 <= undirected <= num_heads:
+        if not isinstance(undirected, int) or not 0 <= undirected <= num_heads:
             raise ValueError(f"DirectedDistance: {undirected} undirected of {num_heads} heads")
         if (layer is None) != (depth is None) or not 0 <= (layer or 0) < (depth or 1):
             raise ValueError(f"DirectedDistance: layer {layer} of depth {depth}")
@@ -117,26 +120,24 @@ def _head_slopes(directed: int, undirected: int, turn: int) -> list[float]:
     ]
 
 
-@lru_cache(maxsize=32)
+@made_once(maxsize=32)
 def hidden_pairs(
     query_size: Size, key_size: Size, directions: str, device: torch.device | str = "cpu"
 ) -> Tensor:
     """Pairs outside each direction's view ``(4|8, Nq, Nk)`` bool, True = hidden."""
-    # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
-    with torch.inference_mode(False):
-        # Pooled queries that lie between keys stand on the one before, so that each sees a key.
-        queries = Grid(query_size, key_size).coords("q", device).floor()
-        keys = Grid(query_size, key_size).coords("k", device)
-        dy, dx = (queries[:, None] - keys[None, :]).unbind(-1)
-        sees = {
-            "up": dy >= 0,
-            "down": dy <= 0,
-            "left": dx >= 0,
-            "right": dx <= 0,
-            "upward": dy >= dx.abs(),
-            "downward": -dy >= dx.abs(),
-            "leftward": dx >= dy.abs(),
-            "rightward": -dx >= dy.abs(),
-        }
-        views = [torch.stack([sees[name] for name in view]).all(0) for view in _VIEWS[directions]]
-        return ~torch.stack(views)
+    # Pooled queries that lie between keys stand on the one before, so that each sees a key.
+    queries = Grid(query_size, key_size).coords("q", device).floor()
+    keys = Grid(query_size, key_size).coords("k", device)
+    dy, dx = (queries[:, None] - keys[None, :]).unbind(-1)
+    sees = {
+        "up": dy >= 0,
+        "down": dy <= 0,
+        "left": dx >= 0,
+        "right": dx <= 0,
+        "upward": dy >= dx.abs(),
+        "downward": -dy >= dx.abs(),
+        "leftward": dx >= dy.abs(),
+        "rightward": -dx >= dy.abs(),
+    }
+    views = [torch.stack([sees[name] for name in view]).all(0) for view in _VIEWS[directions]]
+    return ~torch.stack(views)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
@@ -11,11 +10,13 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .base import PositionEncoding, Resized, other_shapes
 from .buckets import axis_offsets
-from .contextual import head_width, project
+from .contextual import project
 from .grid import Grid, Size
 from .lookup import Lookup
+from .made_once import made_once
 from .resize import ResizeMode
 
 
@@ -75,7 +76,7 @@ class Disentangled(PositionEncoding):
     ) -> None:
         super().__init__()
         _check(bucket_size, max_distance, c2p or p2c, mapping, p2c_offset)
-        head_width(embed_dims, num_heads)
+        head_width("Disentangled", embed_dims, num_heads)
         self.num_heads, self.bucket_size, self.max_distance = num_heads, bucket_size, max_distance
         self.c2p, self.p2c, self.p2c_offset = c2p, p2c, p2c_offset
         self.share_projections, self.mapping = share_projections, mapping
@@ -209,7 +210,7 @@ def log_bucket(offsets: Tensor, bucket_size: int, max_distance: int) -> Tensor:
     return torch.where(offsets.abs() <= middle, offsets, far * offsets.sign())
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def used_buckets(
     first: Size,
     second: Size,
@@ -221,17 +222,16 @@ def used_buckets(
 
     Offsets are first minus second; the pair of a row and a column bucket is ``row * Ux + column``.
     """
-    with torch.inference_mode(False):
-        axes = []
-        for sizes in zip(first, second, strict=True):
-            # On the CPU everywhere: another device's logarithm may round an edge the other way.
-            bucket = log_bucket(axis_offsets(*sizes, "cpu"), bucket_size, max_distance)
-            row = (bucket + bucket_size).clamp(0, 2 * bucket_size - 1)
-            axes.append(torch.unique(row.to(device), return_inverse=True))
-        (rows, row), (columns, column) = axes
-        pair = row[:, None, :, None] * len(columns) + column[None, :, None, :]
-        # (H1, W1, H2, W2) -> (N1, N2)
-        return rows, columns, pair.reshape(first[0] * first[1], second[0] * second[1])
+    axes = []
+    for sizes in zip(first, second, strict=True):
+        # On the CPU everywhere: another device's logarithm may round an edge the other way.
+        bucket = log_bucket(axis_offsets(*sizes, "cpu"), bucket_size, max_distance)
+        row = (bucket + bucket_size).clamp(0, 2 * bucket_size - 1)
+        axes.append(torch.unique(row.to(device), return_inverse=True))
+    (rows, row), (columns, column) = axes
+    pair = row[:, None, :, None] * len(columns) + column[None, :, None, :]
+    # (H1, W1, H2, W2) -> (N1, N2)
+    return rows, columns, pair.reshape(first[0] * first[1], second[0] * second[1])
 
 
 def _check(

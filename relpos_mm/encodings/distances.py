@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import floor, log2
 
 import torch
 from torch import Tensor
 
 from .grid import Grid, Size
+from .made_once import made_once
 
 
 def distances(grid: Grid, device: torch.device | str) -> Tensor:
@@ -16,13 +16,11 @@ def distances(grid: Grid, device: torch.device | str) -> Tensor:
     return _distances(grid.q, grid.k, grid.step, device)
 
 
-@lru_cache(maxsize=32)
+@made_once(maxsize=32)
 def _distances(
     query_size: Size, key_size: Size, step: tuple[float, float], device: torch.device | str
 ) -> Tensor:
-    # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
-    with torch.inference_mode(False):
-        return Grid(query_size, key_size, step=step).offsets(device).square().sum(-1).sqrt()
+    return Grid(query_size, key_size, step=step).offsets(device).square().sum(-1).sqrt()
 
 
 def geometric_slopes(num_heads: int) -> list[float]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import PositionEncoding
 from .grid import Grid
 from .offsets import gather_bias, offset_set
@@ -57,6 +58,7 @@ class DynamicBias(PositionEncoding):
         use_step: bool = False,
     ) -> None:
         super().__init__()
+        require_counts("DynamicBias", embed_dims=embed_dims, num_heads=num_heads)
         self.residual = residual
         self.use_step = use_step
         width = _hidden_width(hidden, embed_dims)
@@ -98,7 +100,7 @@ def _block(width: int, out: int) -> nn.Sequential:
 
 def _hidden_width(hidden: Literal["code", "paper"] | int, embed_dims: int) -> int:
     if hidden == "paper":
-        return embed_dims // 4
+        return max(embed_dims // 4, 1)
     if hidden == "code":
         return embed_dims // 16 if embed_dims >= 32 else 4
     if not isinstance(hidden, int) or hidden < 1:

@@ -40,13 +40,13 @@ class Grid:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "q", _size(self.q, "q"))
-        set_(self, "k", self.q if self.k is None else _size(self.k, "k"))
+        set_(self, "q", _size(self.q, "Grid.q"))
+        set_(self, "k", self.q if self.k is None else _size(self.k, "Grid.k"))
         if self.prefix < 0:
             raise ValueError(f"Grid.prefix must not be negative, got {self.prefix}")
         if self.valid is not None:
             rows = self.valid.tolist() if isinstance(self.valid, Tensor) else self.valid
-            valid = tuple(_size(pair, "valid") for pair in rows)
+            valid = tuple(_size(pair, "Grid.valid") for pair in rows)
             if any(h > self.q[0] or w > self.q[1] for h, w in valid):
                 raise ValueError(f"Grid.valid {valid} reaches outside the grid {self.q}")
             set_(self, "valid", valid)
@@ -78,8 +78,23 @@ class Grid:
         return self.coords("q", device)[:, None] - self.coords("k", device)[None, :]
 
 
+def as_size(name: str, value: int | Sequence[int]) -> Size:
+    """``(H, W)`` from one number for both or from two; a tuple, because caches use it as a key.
+
+    Raises:
+        ValueError: Anything else, or a side below 1; the message names it ``name``.
+    """
+    sides = (value, value) if isinstance(value, int) else value
+    try:
+        return _size(sides, name)
+    except (TypeError, ValueError):
+        message = f"{name} must be a number or (H, W), at least 1, got {value!r}"
+        raise ValueError(message) from None
+
+
 def _size(pair: Sequence[int], name: str) -> Size:
-    height, width = (int(side) for side in pair)
-    if height < 1 or width < 1:
-        raise ValueError(f"Grid.{name} must be at least 1 x 1, got {height} x {width}")
-    return height, width
+    sides = () if isinstance(pair, int | float) else tuple(pair)
+    if len(sides) != 2 or any(int(side) != side or side < 1 for side in sides):
+        shown = " x ".join(map(str, sides)) or repr(pair)
+        raise ValueError(f"{name} must be (H, W) of at least 1 x 1, got {shown}")
+    return int(sides[0]), int(sides[1])

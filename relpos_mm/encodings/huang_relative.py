@@ -8,8 +8,8 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .base import PositionEncoding, Resized
-from .contextual import head_width
 from .grid import Grid, Size
 from .lookup import Lookup
 from .offset_vectors import Mapping, OffsetVectors
@@ -50,7 +50,8 @@ class HuangRelative(PositionEncoding):
     ) -> None:
         super().__init__()
         heads = None if shared_heads else num_heads
-        self.vectors = OffsetVectors(head_width(embed_dims, num_heads), heads, clip, mapping)
+        width = head_width("HuangRelative", embed_dims, num_heads)
+        self.vectors = OffsetVectors(width, heads, clip, mapping)
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
         by_query = self.vectors.query_logits(q * scale, grid)

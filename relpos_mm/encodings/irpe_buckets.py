@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import log
 from typing import Literal
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .grid import Size
+from .made_once import made_once
 
 Mapping = Literal["euclidean", "quantization", "cross", "product"]
 Index = Literal["piecewise", "clip"]
@@ -87,7 +87,7 @@ class BucketRule:
 
 
 # A training alternates between a few grids; one of 84 x 84 tokens takes 50 MB in uint8.
-@lru_cache(maxsize=8)
+@made_once(maxsize=8)
 def bucket_ids(
     rule: BucketRule, size: Size, prefix: int = 0, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, ...]:
@@ -104,20 +104,15 @@ def bucket_ids(
         One ``(N, N)`` array (query, key) per table, N = prefix + H W, in the smallest of uint8,
         int16 and int32 that holds the ids.
     """
-    # A cached tensor made in inference mode could never enter autograd later.
-    with torch.inference_mode(False):
-        tables = (
-            _pairs(table, size, prefix, rule.num_buckets) for table in rule.offset_buckets(size)
-        )
-        return tuple(table.to(device) for table in tables)
+    tables = (_pairs(table, size, prefix, rule.num_buckets) for table in rule.offset_buckets(size))
+    return tuple(table.to(device) for table in tables)
 
 
-@lru_cache(maxsize=4)
+@made_once(maxsize=4)
 def _wide_ids(
     rule: BucketRule, size: Size, prefix: int, device: torch.device
 ) -> tuple[Tensor, ...]:
-    with torch.inference_mode(False):
-        return tuple(ids.long() for ids in bucket_ids(rule, size, prefix, device))
+    return tuple(ids.long() for ids in bucket_ids(rule, size, prefix, device))
 
 
 def gather_ids(

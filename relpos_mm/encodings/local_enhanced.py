@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import Padding, PositionEncoding
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .valid_region import zero_padding
 
 
@@ -49,10 +50,11 @@ class LocalEnhanced(PositionEncoding):
         embed_dims: int,
         kernel_size: int = 3,
         local: bool = False,
-        window_size: Size | None = None,
+        window_size: int | Size | None = None,
         shifted: bool = False,
     ) -> None:
         super().__init__()
+        require_counts("LocalEnhanced", embed_dims=embed_dims, kernel_size=kernel_size)
         if kernel_size % 2 == 0:
             raise ValueError(f"LocalEnhanced: kernel_size must be odd, got {kernel_size}")
         if local and shifted:
@@ -61,7 +63,9 @@ class LocalEnhanced(PositionEncoding):
                 "use local=False"
             )
         self.local = local
-        self.window_size = window_size
+        self.window_size = (
+            None if window_size is None else as_size("LocalEnhanced: window_size", window_size)
+        )
         self.get_v = nn.Conv2d(
             embed_dims, embed_dims, kernel_size, padding=kernel_size // 2, groups=embed_dims
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
 from math import log
 from typing import Any, ClassVar
 
@@ -15,8 +14,10 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import PositionEncoding, Resized
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
+from .made_once import made_once
 from .offsets import gather_bias, offset_set
 from .precision import call_wide, widen
 from .resize import ResizeMode
@@ -62,15 +63,20 @@ class LogCoordBias(PositionEncoding):
         self,
         *,
         num_heads: int,
-        window_size: Size,
+        window_size: int | Size,
         pretrained_window_size: int | Size | None = None,
         hidden: int = 512,
         cosine: bool = False,
     ) -> None:
         super().__init__()
-        reference = to_2tuple(pretrained_window_size or 0)
-        self._given = max(reference) > 0
-        self.pretrained_window_size: Size = tuple(reference if self._given else window_size)
+        require_counts("LogCoordBias", num_heads=num_heads, hidden=hidden)
+        given = pretrained_window_size or 0
+        self._given = tuple(to_2tuple(given)) != (0, 0)
+        self.pretrained_window_size = (
+            as_size("LogCoordBias: pretrained_window_size", given)
+            if self._given
+            else as_size("LogCoordBias: window_size", window_size)
+        )
         self.cosine = cosine
         self.cpb_mlp = nn.Sequential(
             nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, num_heads, bias=False)
@@ -83,7 +89,7 @@ class LogCoordBias(PositionEncoding):
         self._register_state_dict_hook(_record_window)
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
-        device = self.cpb_mlp[0].weight.device
+        device = next(self.cpb_mlp.parameters()).device
         coords, index = log_coords(grid.q, grid.k, self.pretrained_window_size, device)
         return gather_bias(16 * torch.sigmoid(call_wide(self.cpb_mlp, coords)), index)
 
@@ -161,16 +167,15 @@ def _record_window(
     metadata[_WINDOW] = module.pretrained_window_size
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def log_coords(
     query_size: Size, key_size: Size, reference: Size, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Log-spaced coordinates ``(P, 2)`` of the distinct offsets, and their index ``(Nq, Nk)``."""
     offsets, index = offset_set(query_size, key_size, device=device)
-    with torch.inference_mode(False):
-        longest = torch.tensor([max(side - 1, 1) for side in reference], device=device)
-        coords = offsets / longest * 8
-        return coords.sign() * torch.log2(coords.abs() + 1.0) / 3.0, index  # log2(8) = 3
+    longest = torch.tensor([max(side - 1, 1) for side in reference], device=device)
+    coords = offsets / longest * 8
+    return coords.sign() * torch.log2(coords.abs() + 1.0) / 3.0, index  # log2(8) = 3
 
 
 def reference_of(coords: Tensor) -> Size:

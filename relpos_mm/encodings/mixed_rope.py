@@ -48,13 +48,15 @@ class MixedRope(Rotary):
         embed_dims: int,
         num_heads: int,
         normalize_coords: Normalize | None = None,
-        ref_size: Size | None = None,
+        ref_size: int | Size | None = None,
         axis_order: AxisOrder = "xy",
         pairing: Pairing = "neighbour",
         theta: float = 10.0,
         random_axes: bool = True,
     ) -> None:
-        super().__init__(embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing)
+        super().__init__(
+            embed_dims, num_heads, normalize_coords, ref_size, axis_order, pairing, theta
+        )
         turns = torch.rand(num_heads) if random_axes else torch.zeros(num_heads)
         self.rope_freqs = nn.Parameter(mixed_frequencies(self.head_dim, theta, turns))
 

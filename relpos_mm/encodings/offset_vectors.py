@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import isqrt
 from typing import Literal
 
@@ -15,6 +14,7 @@ from .buckets import axis_offsets
 from .contextual import axial_term, bucket_mass, project
 from .grid import Grid, Size
 from .lookup import Lookup, ValueLookup
+from .made_once import made_once
 
 Mapping = Literal["product", "cross"]
 Reach = tuple[int, int]  # rows before and behind the offset 0
@@ -36,7 +36,7 @@ class OffsetVectors(nn.Module):
         asymmetric: Leave out the row of offset K, as SpeechT5 does.
 
     Raises:
-        ValueError: A negative ``clip`` or an unknown ``mapping``.
+        ValueError: A ``clip`` that is no whole number, a negative one, or an unknown ``mapping``.
     """
 
     table: Tensor
@@ -53,8 +53,8 @@ class OffsetVectors(nn.Module):
     ) -> None:
         super().__init__()
         clips = to_2tuple(clip)
-        if min(clips) < 0:
-            raise ValueError(f"clip must not be negative, got {clip}")
+        if len(clips) != 2 or not all(isinstance(k, int) and k >= 0 for k in clips):
+            raise ValueError(f"clip must be a whole number from 0 on, or (Ky, Kx), got {clip!r}")
         if mapping not in ("product", "cross"):
             raise ValueError(f"mapping must be 'product' or 'cross', got {mapping!r}")
         self.mapping = mapping
@@ -177,16 +177,15 @@ def _kept(length: int, reach: Reach, device: torch.device) -> Tensor:
     return (offsets + length // 2).clamp(0, length - 1)
 
 
-@lru_cache(maxsize=128)
+@made_once(maxsize=128)
 def clipped_axis(
     queries: int, keys: int, reach: Reach, device: torch.device | str = "cpu"
 ) -> Tensor:
     """Row of every pair on one axis ``(queries, keys)`` among ``reach[0] + 1 + reach[1]`` rows."""
-    with torch.inference_mode(False):
-        return axis_offsets(queries, keys, device).clamp(-reach[0], reach[1]) + reach[0]
+    return axis_offsets(queries, keys, device).clamp(-reach[0], reach[1]) + reach[0]
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def clipped_index(
     query_size: Size,
     key_size: Size,
@@ -194,10 +193,9 @@ def clipped_index(
     device: torch.device | str = "cpu",
 ) -> Tensor:
     """Row of every pair ``(Nq, Nk)`` in a product table, rows of the grid first."""
-    with torch.inference_mode(False):
-        axes = zip(query_size, key_size, reach, strict=True)
-        rows, columns = (clipped_axis(*axis, device) for axis in axes)
-        width = reach[1][0] + 1 + reach[1][1]
-        index = rows[:, None, :, None] * width + columns[None, :, None, :]
-        # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
-        return index.reshape(query_size[0] * query_size[1], key_size[0] * key_size[1])
+    axes = zip(query_size, key_size, reach, strict=True)
+    rows, columns = (clipped_axis(*axis, device) for axis in axes)
+    width = reach[1][0] + 1 + reach[1][1]
+    index = rows[:, None, :, None] * width + columns[None, :, None, :]
+    # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
+    return index.reshape(query_size[0] * query_size[1], key_size[0] * key_size[1])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
 from .grid import Size
+from .made_once import made_once
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def offset_set(
     query_size: Size,
     key_size: Size,
@@ -33,14 +32,12 @@ def offset_set(
         Offsets ``(P, 2)``, query minus key, rows first, float32; and an int64 index ``(Nq, Nk)``
         into them.
     """
-    # Cached tensors outlive the call, and one made in inference mode could never enter autograd.
-    with torch.inference_mode(False):
-        axes = zip(query_size, key_size, step, strict=True)
-        (dy, row), (dx, column) = (axis_set(*axis, device) for axis in axes)
-        offsets = torch.cartesian_prod(dy, dx).reshape(-1, 2)
-        index = row[:, None, :, None] * len(dx) + column[None, :, None, :]
-        # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
-        return offsets, index.reshape(query_size[0] * query_size[1], key_size[0] * key_size[1])
+    axes = zip(query_size, key_size, step, strict=True)
+    (dy, row), (dx, column) = (axis_set(*axis, device) for axis in axes)
+    offsets = torch.cartesian_prod(dy, dx).reshape(-1, 2)
+    index = row[:, None, :, None] * len(dx) + column[None, :, None, :]
+    # (Hq, Wq, Hk, Wk) -> (Nq, Nk)
+    return offsets, index.reshape(query_size[0] * query_size[1], key_size[0] * key_size[1])
 
 
 def gather_bias(table: Tensor, index: Tensor) -> Tensor:
@@ -53,7 +50,6 @@ def axis_set(
     num_queries: int, num_keys: int, step: float, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     """Distinct offsets along one axis ``(P,)`` in rising order and their index ``(nq, nk)``."""
-    # Called from cached functions, see offset_set for the inference mode.
     queries = torch.arange(num_queries, dtype=torch.float64, device=device)
     keys = torch.arange(num_keys, dtype=torch.float64, device=device)
     offsets = queries[:, None] * (num_keys / num_queries) - keys[None, :]

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts
 from .base import PositionEncoding, Resized
 from .buckets import product_index, table_rows
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .resize import ResizeMode, resize_bias_table
 
 
@@ -40,10 +41,11 @@ class RelativeBias(PositionEncoding):
 
     slug: ClassVar[str] = "rel"
 
-    def __init__(self, *, num_heads: int, window_size: Size, content: bool = True) -> None:
+    def __init__(self, *, num_heads: int, window_size: int | Size, content: bool = True) -> None:
         super().__init__()
+        require_counts("RelativeBias", num_heads=num_heads)
         self.content = content
-        self.window_size: Size = (window_size[0], window_size[1])
+        self.window_size = as_size("RelativeBias: window_size", window_size)
         self.relative_position_bias_table = nn.Parameter(
             torch.empty(table_rows(self.window_size), num_heads)
         )

@@ -9,8 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .arguments import require_counts, require_positive
 from .base import Padding, PositionEncoding
-from .grid import Grid, Size
+from .grid import Grid, Size, as_size
 from .precision import widen
 
 Normalize = Literal["separate", "min", "max"]
@@ -102,9 +103,10 @@ class Rotary(PositionEncoding, ABC):
         embed_dims: int,
         num_heads: int,
         normalize_coords: Normalize | None,
-        ref_size: Size | None,
+        ref_size: int | Size | None,
         axis_order: AxisOrder,
         pairing: Pairing,
+        theta: float,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -119,14 +121,16 @@ class Rotary(PositionEncoding, ABC):
                 )
         if normalize_coords is not None and ref_size is not None:
             raise ValueError(f"{name}: ref_size rescales indices, normalize_coords has none")
+        require_counts(name, embed_dims=embed_dims, num_heads=num_heads)
         if embed_dims % num_heads or embed_dims // num_heads % 4:
             raise ValueError(
                 f"{name}: the head width must be a multiple of 4, got embed_dims={embed_dims} over "
                 f"num_heads={num_heads}"
             )
+        require_positive(name, theta=theta)
         self.head_dim = embed_dims // num_heads
         self.normalize_coords = normalize_coords
-        self.ref_size = ref_size
+        self.ref_size = None if ref_size is None else as_size(f"{name}: ref_size", ref_size)
         self.axis_order = axis_order
         self.pairing = pairing
         # Content that is stretched to a fixed range needs to know where it ends.

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .axis_tables import AxisTableEncoding
-from .contextual import axial_term, head_width, project
-from .grid import Grid, Size
+from .contextual import axial_term, project
+from .grid import Grid, Size, as_size
 from .offset_vectors import clipped_axis
 
 
@@ -53,7 +54,7 @@ class SasaRelative(AxisTableEncoding):
         *,
         embed_dims: int,
         num_heads: int,
-        window_size: Size,
+        window_size: int | Size,
         split: Literal["head", "channels"] = "head",
         shared_heads: bool | None = None,
         factored: bool = True,
@@ -65,13 +66,14 @@ class SasaRelative(AxisTableEncoding):
             raise ValueError("SasaRelative: split='channels' gives every head its own vectors")
         self.num_heads, self.split, self.factored = num_heads, split, factored
         self.shared_heads = split == "head" if shared_heads is None else shared_heads
-        head_dims = head_width(embed_dims, num_heads)
+        head_dims = head_width("SasaRelative", embed_dims, num_heads)
         whole = head_dims if split == "head" else embed_dims
         if whole % 2:
             raise ValueError(f"SasaRelative: an odd number of channels ({whole}) has no halves")
         width = head_dims // 2 if self.shared_heads else embed_dims // 2
-        self.rel_h = nn.Parameter(torch.empty(2 * window_size[0] - 1, width))
-        self.rel_w = nn.Parameter(torch.empty(2 * window_size[1] - 1, width))
+        rows, columns = as_size("SasaRelative: window_size", window_size)
+        self.rel_h = nn.Parameter(torch.empty(2 * rows - 1, width))
+        self.rel_w = nn.Parameter(torch.empty(2 * columns - 1, width))
         nn.init.trunc_normal_(self.rel_h, std=0.02)
         nn.init.trunc_normal_(self.rel_w, std=0.02)
 

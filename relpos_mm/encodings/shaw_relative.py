@@ -9,8 +9,8 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width
 from .base import PositionEncoding, Resized
-from .contextual import head_width
 from .grid import Grid, Size
 from .lookup import Lookup, ValueLookup
 from .offset_vectors import Mapping, OffsetVectors
@@ -61,7 +61,8 @@ class ShawRelative(PositionEncoding):
         self.needs_attn = values
         self.factored = factored
         heads = None if shared_heads else num_heads
-        vectors = (head_width(embed_dims, num_heads), heads, clip, mapping, asymmetric)
+        width = head_width("ShawRelative", embed_dims, num_heads)
+        vectors = (width, heads, clip, mapping, asymmetric)
         self.key_vectors = OffsetVectors(*vectors)
         self.value_vectors = OffsetVectors(*vectors) if values else None
 

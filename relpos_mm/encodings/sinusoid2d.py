@@ -10,6 +10,7 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import require_counts, require_positive
 from .base import Padding, PositionEncoding, Site
 from .grid import Grid
 
@@ -59,6 +60,8 @@ class Sinusoid2d(PositionEncoding):
         site: Site = "stem",
     ) -> None:
         super().__init__()
+        require_counts("Sinusoid2d", embed_dims=embed_dims)
+        require_positive("Sinusoid2d", temperature=temperature, scale=scale)
         if embed_dims % 4:
             raise ValueError(f"Sinusoid2d: embed_dims must be a multiple of 4, got {embed_dims}")
         if form not in ("plain", "detr") or axis_order not in ("yx", "xy"):

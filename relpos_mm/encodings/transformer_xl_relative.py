@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -11,9 +10,11 @@ from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
 
+from .arguments import head_width, require_counts, require_positive
 from .base import PositionEncoding
-from .contextual import axial_term, head_width, project
+from .contextual import axial_term, project
 from .grid import Grid
+from .made_once import made_once
 from .offsets import axis_set
 
 
@@ -61,7 +62,10 @@ class TransformerXLRelative(PositionEncoding):
         factored: bool = True,
     ) -> None:
         super().__init__()
+        head_dims = head_width("TransformerXLRelative", embed_dims, num_heads)
         width = embed_dims if pos_dims is None else pos_dims
+        require_counts("TransformerXLRelative", pos_dims=width)
+        require_positive("TransformerXLRelative", temperature=temperature)
         if width % 4:
             raise ValueError(
                 f"TransformerXLRelative: {width} channels for the sinusoids of two axes; "
@@ -69,7 +73,6 @@ class TransformerXLRelative(PositionEncoding):
             )
         self.num_heads, self.temperature, self.factored = num_heads, temperature, factored
         self.r_net = nn.Linear(width, embed_dims, bias=False)
-        head_dims = head_width(embed_dims, num_heads)
         self.r_w_bias = nn.Parameter(torch.empty(num_heads, head_dims))
         self.r_r_bias = nn.Parameter(torch.empty(num_heads, head_dims))
         for parameter in self.parameters():
@@ -97,16 +100,15 @@ class TransformerXLRelative(PositionEncoding):
         return f"num_heads={self.num_heads}, temperature={self.temperature}"
 
 
-@lru_cache(maxsize=128)
+@made_once(maxsize=128)
 def offset_waves(
     queries: int, keys: int, width: int, temperature: float, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Sinusoids ``(P, width)`` of the offsets along one axis, float32, and their index."""
-    with torch.inference_mode(False):
-        offsets, index = axis_set(queries, keys, 1.0, device)
-        # The public code's operations one by one: it rounds to float32 in between.
-        bands = torch.arange(0, width, 2.0, device=device)
-        frequencies = 1 / torch.pow(temperature, bands / width)
-        with torch.autocast(offsets.device.type, enabled=False):
-            angles = offsets[:, None] * frequencies
-        return torch.cat((angles.sin(), angles.cos()), dim=1), index
+    offsets, index = axis_set(queries, keys, 1.0, device)
+    # The public code's operations one by one: it rounds to float32 in between.
+    bands = torch.arange(0, width, 2.0, device=device)
+    frequencies = 1 / torch.pow(temperature, bands / width)
+    with torch.autocast(offsets.device.type, enabled=False):
+        angles = offsets[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), dim=1), index

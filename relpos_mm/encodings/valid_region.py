@@ -8,6 +8,22 @@ from torch import Tensor
 from .grid import Grid
 
 
+def content(grid: Grid, batch: int, device: torch.device | str | None = None) -> Tensor | None:
+    """Which tokens are content: ``(1|B, H, W)`` bool, None without a valid region.
+
+    Raises:
+        ValueError: As many regions as images are needed.
+    """
+    if grid.valid is None:
+        return None
+    if len(grid.valid) not in (1, batch):
+        raise ValueError(f"Grid.valid has {len(grid.valid)} regions for {batch} images")
+    limits = torch.tensor(grid.valid, device=device)[:, :, None, None]  # (B, 2, 1, 1)
+    rows = torch.arange(grid.q[0], device=device)[:, None] < limits[:, 0]
+    columns = torch.arange(grid.q[1], device=device)[None, :] < limits[:, 1]
+    return rows & columns
+
+
 def zero_padding(x: Tensor, grid: Grid) -> Tensor:
     """Zero the tokens of a map ``(B, H, W, C)`` outside ``grid.valid``, as a map's border is.
 
@@ -16,11 +32,5 @@ def zero_padding(x: Tensor, grid: Grid) -> Tensor:
     Raises:
         ValueError: As many regions as images are needed.
     """
-    if grid.valid is None:
-        return x
-    if len(grid.valid) not in (1, len(x)):
-        raise ValueError(f"Grid.valid has {len(grid.valid)} regions for {len(x)} images")
-    limits = torch.tensor(grid.valid, device=x.device)[:, :, None, None]  # (B, 2, 1, 1)
-    rows = torch.arange(grid.q[0], device=x.device)[:, None] < limits[:, 0]
-    columns = torch.arange(grid.q[1], device=x.device)[None, :] < limits[:, 1]
-    return x.masked_fill(~(rows & columns)[..., None], 0)
+    inside = content(grid, len(x), x.device)
+    return x if inside is None else x.masked_fill(~inside[..., None], 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.runner import BaseLoop, Runner
+from torch import nn
 from torch.utils.data import DataLoader
 
 from relpos_mm.checks.model import check_classes
@@ -24,7 +25,8 @@ class CheckedRunner(Runner):
     random numbers by the place in the training, so that a resumed run repeats an unbroken one.
 
     Raises:
-        UserError: A head has another number of classes than the data set.
+        UserError: The model cannot be built, or a head has another number of classes than the data
+            set.
     """
 
     _train_dataloader: DataLoader | dict[str, Any] | None
@@ -35,6 +37,13 @@ class CheckedRunner(Runner):
         wrong = list(check_classes(path, self.cfg, bare_model(self.model)))
         if wrong:
             raise UserError("\n".join(map(str, wrong)))
+
+    def build_model(self, model: nn.Module | dict[str, Any]) -> nn.Module:
+        try:
+            return super().build_model(model)
+        except (TypeError, ValueError) as error:  # how constructors refuse their arguments
+            name = self.cfg.filename or "this config"
+            raise UserError(f"{name}: the model cannot be built: {error}") from error
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
         super().register_hooks(*args, **kwargs)

@@ -6,15 +6,18 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.registry import MODELS
 
 from relpos_mm.data import require_data
 from relpos_mm.data.check.start import check_start
 from relpos_mm.data.reading import read_raw_grid
 from relpos_mm.environment import MissingOps, require_ops
+from relpos_mm.models.renamed_arguments import refuse_unknown
 
 from .checkpoints import read_checkpoint
 from .errors import UserError
@@ -63,11 +66,16 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     """Read a config file, merge ``--cfg-options``, and set the one rule for reading pictures.
 
     Raises:
-        UserError: There is no such file, or an option reaches nothing in it.
+        UserError: There is no such file, it is no config, or an option reaches nothing in it.
     """
     if not Path(path).is_file():
         raise UserError(f"Config not found: {path}")
-    cfg = Config.fromfile(path)
+    try:
+        cfg = Config.fromfile(path)
+    except Exception as error:  # a config is code: anything can go wrong in it
+        raise UserError(
+            f"{path}: not a readable config: {type(error).__name__}: {error}"
+        ) from error
     if options:
         merge_options(cfg, path, options)
     fit_loaders(cfg)
@@ -79,6 +87,14 @@ def apply_run_flags(cfg: Config, args: argparse.Namespace) -> None:
     """Set launcher and work directory; the flag wins over the config, the file's name is last."""
     os.environ.setdefault("LOCAL_RANK", str(args.local_rank))
     cfg.launcher = args.launcher
+    if (
+        args.launcher == "none"
+        and {"TORCHELASTIC_RUN_ID", "RANK", "MASTER_ADDR"} <= os.environ.keys()
+    ):
+        # Otherwise every process would train alone, into the same folder.
+        cfg.launcher = "pytorch"
+        if os.environ["RANK"] == "0":
+            print("Started by torchrun: --launcher pytorch is taken", flush=True)
     name = Path(args.config).stem
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or str(Path("work_dirs") / name)
     if cfg.get("default_hooks", {}).get("checkpoint", {}).get("type") == "CheckpointHook":
@@ -93,27 +109,58 @@ def preflight(cfg: Config, *parts: str) -> None:
         *parts: The data that the run reads: ``train``, ``val``, ``test``.
 
     Raises:
-        UserError: A weight file is missing or unreadable.
+        UserError: A weight file is missing or unreadable, or the backbone has no such argument.
         relpos_mm.data.MissingData: Data are missing.
         relpos_mm.data.check.start.BadData: Data would give wrong numbers or stop the run.
         relpos_mm.environment.MissingOps: The model needs compiled ops that are missing.
     """
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
         require_ops()
-    for path in {*_pretrained_paths(cfg.model), *filter(None, [cfg.get("load_from")])}:
+    files = {cfg.get("load_from")}
+    for at, part in _mappings(cfg.model, "model"):
+        _check_arguments(at, part)
+        files |= _weight_files(at, part)
+    for path in filter(None, files):
         if "://" not in path:
             read_checkpoint(Path(path).expanduser())
     require_data(cfg, parts)
     check_start(cfg, parts)
 
 
-def _pretrained_paths(node: Any) -> Iterator[str]:
-    """Yield the files that ``init_cfg`` entries anywhere in a model config name."""
+def _mappings(node: Any, at: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every mapping in a config with its dotted path."""
     if isinstance(node, Mapping):
-        if node.get("type") == "Pretrained" and node.get("checkpoint"):
-            yield str(node["checkpoint"])
-        for value in node.values():
-            yield from _pretrained_paths(value)
+        yield at, node
+        for key, value in node.items():
+            yield from _mappings(value, f"{at}.{key}")
     elif isinstance(node, (list, tuple)):
-        for value in node:
-            yield from _pretrained_paths(value)
+        for index, value in enumerate(node):
+            yield from _mappings(value, f"{at}[{index}]")
+
+
+def _check_arguments(at: str, part: Mapping[str, Any]) -> None:
+    """Refuse names that a backbone of this project has not, before anything is written."""
+    if part.get("type") not in ("RelPosSwin", "RelPosViT"):
+        return
+    known = set(signature(MODELS.get(part["type"])).parameters) - {"unknown"}
+    try:
+        refuse_unknown(part["type"], part.keys() - known - {"type", "_scope_"}, known)
+    except TypeError as error:
+        raise UserError(f"{at}: {error}") from None
+
+
+def _weight_files(at: str, part: Mapping[str, Any]) -> set[str]:
+    """Files that a part of the model starts from.
+
+    Raises:
+        UserError: ``pretrained`` beside ``init_cfg``: libraries drop one of them without a word.
+    """
+    older, init = part.get("pretrained"), part.get("init_cfg") or []
+    entries = [init] if isinstance(init, Mapping) else init
+    if older and any(entry.get("type") == "Pretrained" for entry in entries):
+        raise UserError(
+            f"{at} has both pretrained={older!r} and init_cfg; one of them would be dropped. Keep "
+            "init_cfg=dict(type='Pretrained', checkpoint=...)."
+        )
+    named = part.get("checkpoint") if part.get("type") == "Pretrained" else older
+    return {named} if isinstance(named, str) else set()

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from mmengine.config import Config, DictAction
+import torch
+from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import VISUALIZERS
 from torchvision.datasets.folder import IMG_EXTENSIONS
@@ -18,6 +19,7 @@ from relpos_mm.environment import require_ops
 from . import predictions
 from .cli import load_config
 from .errors import UserError
+from .options import OptionAction
 from .predictor import Predictor, UnreadablePicture
 from .saving import write_atomically
 
@@ -34,16 +36,33 @@ def infer(argv: list[str] | None = None) -> None:
     parser.add_argument("pictures", nargs="+", type=Path, help="picture files, or folders of them")
     parser.add_argument("--out-dir", type=Path, default=Path("work_dirs/infer"))
     parser.add_argument("--score-thr", type=float, default=0.3, help="lowest score of an object")
-    parser.add_argument("--device", default=get_device(), help="such as cpu or cuda:0")
-    parser.add_argument("--cfg-options", nargs="+", action=DictAction, metavar="KEY=VALUE")
+    parser.add_argument("--device", default=get_device(), type=_device, help="as cpu or cuda:0")
+    parser.add_argument("--cfg-options", nargs="+", action=OptionAction, metavar="KEY=VALUE")
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)
     jobs = name_outputs(args.pictures, args.out_dir)
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
         require_ops()
-    bad = _predict_all(cfg, Predictor(cfg, args.checkpoint, args.device), jobs, args.score_thr)
+    predictor = Predictor(cfg, args.checkpoint, args.device)
+    try:
+        args.out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--out-dir: {args.out_dir} cannot be made ({error.strerror}); name another folder"
+        ) from None
+    bad = _predict_all(cfg, predictor, jobs, args.score_thr)
     if bad:
         raise UserError(f"{len(bad)} of {len(jobs)} pictures not done: {', '.join(map(str, bad))}")
+
+
+def _device(name: str) -> str:
+    """Return the name of a device if tensors can be made there."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0][:60]
+        raise argparse.ArgumentTypeError(f"{name!r} cannot be used here ({why})") from None
+    return name
 
 
 def name_outputs(pictures: Iterable[Path], out_dir: Path) -> dict[Path, Path]:

@@ -9,6 +9,7 @@ import socket
 import sys
 from pathlib import Path
 
+import torch
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import get_args_parser, run
 
@@ -43,6 +44,12 @@ def launch(argv: list[str] | None = None) -> None:
         )
     if args.tool not in ("train", "test"):
         raise UserError(f"the tool must be train or test, got {args.tool!r}")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else None
+    if gpus is not None and int(args.processes) > gpus:
+        raise UserError(
+            f"{args.processes} processes need as many GPUs, this machine shows {gpus} "
+            "(CUDA_VISIBLE_DEVICES); start fewer, and scale the batch or the rate with them"
+        )
     script = str(TOOLS / f"{args.tool}.py")
     start_processes(int(args.processes), [script, *args.arguments, "--launcher", "pytorch"])
 
@@ -68,15 +75,19 @@ def meeting_point() -> list[str]:
     """Return torchrun's flags for the place where the processes meet.
 
     Raises:
-        UserError: ``PORT`` cannot be used, or ``NNODES`` or ``NODE_RANK`` is not a number.
+        UserError: ``PORT`` cannot be used, or ``NNODES`` or ``NODE_RANK`` is no possible number.
     """
     nodes, rank = _number("NNODES", 1), _number("NODE_RANK", 0)
+    if not rank < nodes:
+        raise UserError(f"NODE_RANK={rank} must be below NNODES={nodes}; the first machine is 0")
     if nodes == 1 and not os.environ.get("PORT"):
         return ["--standalone"]  # a free port, so two runs can share a machine
     port = _number("PORT", 29500)
     if rank == 0:
         require_free(port)
-    address = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    address = os.environ.get("MASTER_ADDR") or "127.0.0.1"
+    if nodes > 1 and not os.environ.get("MASTER_ADDR"):
+        print("MASTER_ADDR is not set: all nodes are sought on this machine, 127.0.0.1", flush=True)
     return [
         f"--nnodes={nodes}",
         f"--node_rank={rank}",
@@ -91,6 +102,8 @@ def require_free(port: int) -> None:
     Raises:
         UserError: It cannot.
     """
+    if port == 0:
+        raise UserError("PORT=0 names no port; unset it to get a free one")
     with socket.socket() as probe:
         # As torch binds it: a port that a finished run has just left may be taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -66,7 +66,7 @@ def _build(cfg: Config, path: str, content: dict[str, Any]) -> BaseModel:
     if cfg.get("data_preprocessor"):
         cfg.model.setdefault("data_preprocessor", cfg.data_preprocessor)
     model: BaseModel = revert_sync_batchnorm(MODELS.build(cfg.model))
-    WeightSources(model).add_checkpoint(path, content, testing=True)
+    WeightSources(model).add_checkpoint(path, content, whole=True)
     model.load_state_dict(weights_of(content), strict=False)
     return model
 

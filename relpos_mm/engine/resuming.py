@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.hooks import Hook
+from mmengine.logging import print_log
 from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, Runner
 
@@ -50,6 +52,14 @@ def run_settings(cfg: Config, processes: int | None = None) -> dict[str, Any]:
     }
 
 
+def kept_settings(cfg: Config) -> dict[str, str]:
+    """Return what a resumed run takes from its checkpoint, whatever its config says, as json."""
+    optimizer = dict((cfg.get("optim_wrapper") or {}).get("optimizer") or {})
+    optimizer.pop("lr", None)  # compared by value, see :func:`run_settings`
+    parts = {"optim_wrapper.optimizer": optimizer, "param_scheduler": cfg.get("param_scheduler")}
+    return {name: json.dumps(part, sort_keys=True, default=str) for name, part in parts.items()}
+
+
 def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bool) -> float | None:
     """Compare a run with the checkpoint that it goes on from; give it the checkpoint's seed.
 
@@ -75,6 +85,15 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
                 f"{given}. A run keeps its seed; set {seed}, or start anew in another --work-dir."
             )
         cfg.merge_from_dict({"randomness.seed": seed})
+    for name, setting in kept_settings(cfg).items():
+        if (was := meta.get("kept", {}).get(name, setting)) != setting:
+            print_log(
+                f"--resume: {name} is {setting} in the config, {was} in {path}; a resumed "
+                "run goes on with the checkpoint's. A new one would start with --cfg-options "
+                f"load_from={path}",
+                logger="current",
+                level=logging.WARNING,
+            )
     new = run_settings(cfg)
     old: dict[str, Any] = meta.get("run") or new  # other programs write no such entry
     changed = [key for key in new if old.get(key) != new[key]]

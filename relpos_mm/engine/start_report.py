@@ -21,7 +21,7 @@ from .facts import (
     parameter_fact,
 )
 from .report import report_lines
-from .resuming import run_settings
+from .resuming import kept_settings, run_settings
 from .weights import WeightSources
 
 
@@ -38,8 +38,8 @@ class StartReportHook(Hook):
         trained_seed: Seed of the training that wrote the loaded checkpoint, if it says so.
 
     Raises:
-        UserError: A weight file fills no backbone tensor or has another encoding, a tested file
-            leaves tensors at random values, or a data set is empty.
+        UserError: A weight file fills no backbone tensor or has another encoding, a tested or
+            resumed file leaves tensors at random values, or a data set is empty.
     """
 
     priority = "VERY_HIGH"
@@ -54,13 +54,15 @@ class StartReportHook(Hook):
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         training = isinstance(runner.optim_wrapper, OptimWrapper)  # a dict until train() builds it
         path = str(runner._load_from or "the last checkpoint")
-        self._weights(runner).add_checkpoint(path, checkpoint, testing=not training)
+        whole = not training or runner._resume
+        self._weights(runner).add_checkpoint(path, checkpoint, whole)
         self.trained_seed = checkpoint.get("meta", {}).get("seed")
         if training and runner._resume and "optimizer" in checkpoint:
             self._config_lr = highest_rate(runner.optim_wrapper.param_groups)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         checkpoint["meta"]["run"] = run_settings(runner.cfg, runner.world_size)
+        checkpoint["meta"]["kept"] = kept_settings(runner.cfg)
         if (transferred := self._weights(runner).position_transferred) is not None:
             checkpoint["meta"]["position_transferred"] = transferred
 

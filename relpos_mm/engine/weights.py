@@ -12,12 +12,18 @@ import torch
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
+from relpos_mm.transfer.encoding_names import slug_of_configs
+from relpos_mm.transfer.meta import position_config
+
 from .checkpoints import read_checkpoint, weights_of
 from .errors import UserError
 
 SCRATCH = "random initial values"
 # Every encoding lives under a module of this name, in the backbone or in its blocks.
 _POSITION = re.compile(r"(^|\.)position\.")
+_NORM = re.compile(r"norm\d\.(weight|bias)")
+# Norms of outputs start anew in dense models; older files lack the counters.
+_MAY_BE_NEW = re.compile(rf"{_NORM.pattern}|(.*\.)?num_batches_tracked")
 
 
 @dataclass
@@ -97,21 +103,27 @@ class WeightSources:
         self.notes: list[str] = []
         self.position_transferred: bool | None = None
 
-    def add_checkpoint(self, path: str, checkpoint: dict[str, Any], testing: bool) -> None:
+    def add_checkpoint(self, path: str, checkpoint: dict[str, Any], whole: bool) -> None:
         """Record a ``load_from``, resumed or tested file before mmengine copies it.
 
+        Args:
+            path: The file, for messages.
+            checkpoint: What it holds.
+            whole: Whether every tensor must come from it, as in a test and a resumed training.
+
         Raises:
-            UserError: No backbone tensor matches, or the encodings differ, or, for a test, a
+            UserError: No backbone tensor matches, or the encodings differ, or ``whole`` and a
                 tensor would be left at a random value.
         """
         found = match(self.model.state_dict(), weights_of(checkpoint))
-        self._take("", path, found, checkpoint.get("meta", {}))
+        self._take("", path, found, checkpoint)
         lost = found.missing + found.wrong_shape
-        if testing and lost:
+        if whole and lost:
             raise UserError(
                 f"{path} does not fill this model: {len(lost)} of {len(self.model.state_dict())} "
-                f"tensors are missing or of another shape ({_some(lost)}). A test of a partly "
-                "random model means nothing; give the config that the file was trained with."
+                f"tensors are missing or of another shape ({_some(lost)}). A test or a resumed "
+                "training of a partly random model means nothing; give the config that the file "
+                "was trained with."
             )
 
     def add_init_cfgs(self, verify: bool) -> None:
@@ -132,7 +144,7 @@ class WeightSources:
                 file = {k.removeprefix(cut): v for k, v in file.items() if k.startswith(cut)}
             state = module.state_dict()
             found = match(state, file)
-            self._take(f"{name}." if name else "", path, found, checkpoint.get("meta", {}))
+            self._take(f"{name}." if name else "", path, found, checkpoint, replaced=not verify)
             stale = [k for k in found.loaded if not _equal(state[k], file[k])] if verify else []
             if stale:
                 raise UserError(
@@ -140,7 +152,16 @@ class WeightSources:
                     f"({_some(stale)}); another initialisation came after it."
                 )
 
-    def _take(self, prefix: str, path: str, found: Match, meta: Mapping[str, Any]) -> None:
+    def _take(
+        self,
+        prefix: str,
+        path: str,
+        found: Match,
+        checkpoint: Mapping[str, Any],
+        replaced: bool = False,
+    ) -> None:
+        """Judge and record one file; ``replaced``: a ``load_from`` came after it."""
+        meta: Mapping[str, Any] = checkpoint.get("meta", {})
         keys = [f"{prefix}{key}" for key in found.filled]
         # A file for the whole model must reach the backbone, one for a part must reach that part.
         part = prefix or "backbone."
@@ -151,6 +172,7 @@ class WeightSources:
                 f"stay at random values. Its names look like {_some(found.unexpected)}. Bring it "
                 "into this model's layout with tools/transfer.py."
             )
+        self._refuse_holes(path, prefix, part, found)
         transfer = meta.get("transfer") or {}
         # The transfer tool asks for the same consent; nobody has to give it twice.
         allowed = self.allow_position_mismatch or transfer.get("encoding_mismatch_allowed")
@@ -160,17 +182,75 @@ class WeightSources:
                 f"{_some(found.position_conflict)}. Use the config that belongs to the file, or "
                 "set allow_position_mismatch=True on StartReportHook to start these at random."
             )
+        stated = self._stated_difference(checkpoint)
+        if stated and not allowed:
+            raise UserError(
+                f"The position encodings of {path} and of this config differ: {stated}. Use the "
+                "config that belongs to the file, or set allow_position_mismatch=True on "
+                "StartReportHook."
+            )
         earlier = transfer.get("position_transferred", meta.get("position_transferred"))
-        if found.position_conflict or earlier is False:
+        if found.position_conflict or stated or earlier is False:
             self.position_transferred = False
         elif self.position_transferred is None:
             self.position_transferred = True
         label = f"{path} (made from {transfer['source']})" if "source" in transfer else path
-        self.source.update(dict.fromkeys(keys, label))
+        for key in keys:
+            if not (replaced and key in self.source):
+                self.source[key] = label
         for kind in ("resized", "wrong_shape", "unexpected", "position_conflict"):
             if names := getattr(found, kind):
                 what = "encoding differs, not transferred" if kind == "position_conflict" else kind
                 self.notes.append(f"{what.replace('_', ' ')}: {len(names)} ({_some(names)})")
+
+    def _refuse_holes(self, path: str, prefix: str, part: str, found: Match) -> None:
+        """Refuse a file that leaves holes in a backbone; tell which norms of outputs are new.
+
+        Raises:
+            UserError: They are missing in the file, or have another shape there.
+        """
+        missing, wrong = (
+            [prefix + key for key in keys if (prefix + key).startswith(part)]
+            for keys in (found.missing, found.wrong_shape)
+        )
+        holes = [
+            key
+            for key in missing
+            if not (_POSITION.search(key) or _MAY_BE_NEW.fullmatch(key.removeprefix(part)))
+        ]
+        filled = [prefix + key for key in found.filled]
+        carried, new = (
+            [key for key in keys if _NORM.fullmatch(key.removeprefix(part))]
+            for keys in (filled, missing)
+        )
+        if carried and new:
+            self.notes.append(
+                f"output norms: {_some(carried)} from the file, which is a classifier's final norm "
+                f"(tools/transfer.py leaves it out); {len(new)} start at weight 1 and bias 0"
+            )
+        if wrong:
+            shape = tuple(self.model.state_dict()[wrong[0]].shape)
+            shapes = f"{wrong[0]} is {shape} in this config"
+            raise UserError(
+                f"{path}: {len(wrong)} tensors of {part.rstrip('.')} have another shape ({shapes}) "
+                "and would stay at random values. Set embed_dims, num_heads, mlp_ratio and "
+                "patch_size to the file's; tools/transfer.py --inspect shows them."
+            )
+        if holes:
+            raise UserError(
+                f"{path}: {len(holes)} tensors of {part.rstrip('.')} are not in it and would stay "
+                f"at random values ({_some(holes)}). Set depths and qkv_bias to the file's; "
+                "tools/transfer.py --inspect shows them."
+            )
+
+    def _stated_difference(self, checkpoint: Mapping[str, Any]) -> str:
+        """Both encodings where the file states its own and they differ, tensors or not."""
+        stated = position_config(checkpoint)
+        host: Any = next((m for m in self.model.modules() if hasattr(m, "position_cfg")), None)
+        if stated is None or host is None:
+            return ""
+        theirs, ours = slug_of_configs(stated), slug_of_configs(host.position_cfg)
+        return "" if theirs == ours else f"{theirs} there, {ours} here"
 
     def by_part(self) -> dict[str, dict[str, int]]:
         """Return, for every child of the model, how many tensors came from which source."""

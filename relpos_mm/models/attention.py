@@ -31,6 +31,7 @@ def attend(
     key_padding_mask: Tensor | None = None,
     dropout: float = 0.0,
     impl: Impl = "auto",
+    value_hooks: bool = True,
 ) -> Tensor:
     """Softmax attention with position encodings on one global grid.
 
@@ -49,31 +50,25 @@ def attend(
         impl: ``eager`` builds the attention matrix, ``fused`` uses
             ``scaled_dot_product_attention``, ``auto`` takes the fused form on CUDA where every
             encoding allows it (with a trainable bias the CPU kernel falls back and is slower), and
-            on large grids on a CPU works in blocks where encodings give ``lookups``.
+            on large grids on a CPU works in blocks where encodings give ``lookups`` and nothing is
+            dropped.
+        value_hooks: False leaves :func:`value_terms` to a host that cuts maps into windows.
 
     Returns:
         ``(B, h, Nq, d)`` in the dtype of ``v``.
 
     Raises:
-        ValueError: Token counts do not fit the grid, or ``fused`` is asked for an encoding that
-            needs the attention matrix.
+        ValueError: Token counts do not fit the grid or the masks, ``impl`` is unknown, or ``fused``
+            is asked for an encoding that needs the attention matrix.
 
     A query whose keys are all hidden attends to all of them equally instead of becoming NaN; its
     output carries no information, so keep it out of the loss.
     """
-    out = dot_product_attention(
-        q,
-        k,
-        v,
-        encodings,
-        grid,
-        scale=scale,
-        mask=mask,
-        key_padding_mask=key_padding_mask,
-        dropout=dropout,
-        impl=impl,
-    )
-    for term in value_terms(v[:, :, grid.prefix :], encodings, grid):
+    _check(q, k, v, grid, key_padding_mask, impl)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    mask = _combined_mask(mask, key_padding_mask, q.shape[0])
+    out = _weighted_values(q, k, v, encodings, grid, scale, mask, dropout, impl)
+    for term in value_terms(v[:, :, grid.prefix :], encodings, grid) if value_hooks else ():
         out = out + F.pad(term, (0, 0, grid.prefix, 0))
     return out
 
@@ -84,20 +79,11 @@ def value_terms(v: Tensor, encodings: Sequence[PositionEncoding], grid: Grid) ->
     return [term for term in terms if term is not None]
 
 
-def dot_product_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encodings: Sequence[PositionEncoding],
-    grid: Grid,
-    *,
-    scale: float | None = None,
-    mask: Tensor | None = None,
-    key_padding_mask: Tensor | None = None,
-    dropout: float = 0.0,
-    impl: Impl = "auto",
-) -> Tensor:
-    """:func:`attend` without the ``value`` hooks, for hosts that cut maps into windows."""
+def _check(
+    q: Tensor, k: Tensor, v: Tensor, grid: Grid, key_padding_mask: Tensor | None, impl: str
+) -> None:
+    if impl not in ("auto", "eager", "fused"):
+        raise ValueError(f"attend: impl must be 'auto', 'eager' or 'fused', got {impl!r}")
     if not isinstance(grid, Grid):
         raise ValueError(
             "attend: no grid was given; pass Grid((H, W)), the layout of the tokens is never "
@@ -109,13 +95,35 @@ def dot_product_attention(
             f"q={grid.q} k={grid.k} prefix={grid.prefix}, which has {grid.num_queries} and "
             f"{grid.num_keys}"
         )
+    if v.shape[2] != k.shape[2]:
+        raise ValueError(f"attend: {v.shape[2]} values for {k.shape[2]} keys")
+    if grid.valid is not None and len(grid.valid) not in (1, len(q)):
+        raise ValueError(f"attend: Grid.valid has {len(grid.valid)} regions for {len(q)} images")
+    if key_padding_mask is not None and key_padding_mask.shape != (len(k), k.shape[2]):
+        raise ValueError(
+            f"attend: key_padding_mask {tuple(key_padding_mask.shape)} must be (B, Nk) = "
+            f"{(len(k), k.shape[2])}"
+        )
+
+
+def _weighted_values(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encodings: Sequence[PositionEncoding],
+    grid: Grid,
+    scale: float,
+    mask: Tensor | None,
+    dropout: float,
+    impl: Impl,
+) -> Tensor:
+    """Attention by the form that suits the call, without ``value`` hooks."""
     needs_attn = [encoding for encoding in encodings if encoding.needs_attn]
     if impl == "fused" and needs_attn:
         raise ValueError(f"attend: {needs_attn[0].name} needs the attention matrix: use 'eager'")
     automatic = impl == "auto"
     if automatic:
         impl = "fused" if q.is_cuda and not needs_attn else "eager"
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
 
     factors, lookups, bias = _position_logits(q, k, encodings, grid, scale)
     found = [encoding.value_lookups(grid) for encoding in needs_attn]
@@ -126,7 +134,7 @@ def dot_product_attention(
         for lookup in lookups:
             bias = lookup.dense() if bias is None else bias + lookup.dense()
     wide = q.dtype if impl == "fused" else torch.promote_types(q.dtype, torch.float32)
-    bias = _masked(bias, _combined_mask(mask, key_padding_mask, q.shape[0]), wide)
+    bias = _masked(bias, mask, wide)
     q, k = _rotated(q, k, encodings, grid)
     if sliced:
         return sliced_attention(q, k, v, bias, lookups, values, scale)

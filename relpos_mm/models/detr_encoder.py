@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from relpos_mm.encodings.grid import Grid, Size
 
 from .transformer_encoder import TransformerEncoder
+from .transformer_layer import TokenFacts
 
 
 @MODELS.register_module()
@@ -100,5 +101,5 @@ class RelPosDetrEncoder(TransformerEncoder):
             )
         if query_pos is None:
             query_pos = self.query_pos(x, grid)
-        x = self.run(x, grid, query_pos, key_padding_mask)
+        x = self.run(x, TokenFacts(grid, query_pos, key_padding_mask))
         return x if self.norm is None else self.norm(x)

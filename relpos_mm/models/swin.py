@@ -12,7 +12,8 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.grid import Grid, Size
+from relpos_mm.encodings.grid import Grid, Size, as_size
+from relpos_mm.encodings.valid_region import zero_padding
 from relpos_mm.registry import build_positions, site_of
 
 from .alignment import warn_if_stretched
@@ -48,7 +49,8 @@ class RelPosSwin(BaseModule):
         frozen_stages: -1 freezes nothing, 0 the patch embedding and stem encodings, i also the
             first i stages and their output norms.
         with_cp: Recompute blocks in the backward pass to save memory.
-        mask_padding: Hide padding tokens from attention; the published models let them take part.
+        mask_padding: Hide padding tokens from attention, see ``forward``; the published models let
+            them take part.
         in_channels: Channels of the picture.
         patch_size: Side of a patch in pixels.
         qkv_bias: Whether q, k and v have a bias.
@@ -86,14 +88,15 @@ class RelPosSwin(BaseModule):
     ) -> None:
         refuse_unknown("RelPosSwin", unknown, set(signature(RelPosSwin).parameters) - {"unknown"})
         super().__init__(init_cfg=init_cfg)
-        window = _pair("window_size", window_size)
-        img_size = _pair("pretrain_img_size", pretrain_img_size)
+        window = as_size("RelPosSwin: window_size", window_size)
+        img_size = as_size("RelPosSwin: pretrain_img_size", pretrain_img_size)
         _check(embed_dims, depths, num_heads, out_indices, small_map, frozen_stages)
         self.position_cfg = [dict(cfg) for cfg in position]
         self.small_map = small_map
         self.frozen_stages = frozen_stages
         self.out_indices = tuple(out_indices)
         self.num_features = [embed_dims * 2**i for i in range(len(depths))]
+        self.patch_size = patch_size
 
         self.patch_embed = PatchEmbed(
             in_channels=in_channels,
@@ -137,24 +140,58 @@ class RelPosSwin(BaseModule):
         self._freeze()
         warn_if_stretched(self)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        self, x: Tensor, pictures: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, ...]:
         """``(B, 3, H, W)`` -> one ``(B, C_i, ceil(H / s_i), ceil(W / s_i))`` per ``out_indices``.
 
         Strides s are 4, 8, 16, 32; any picture of at least one pixel is padded to whole patches.
+
+        Args:
+            x: Pictures, smaller ones padded with zeros at the bottom and right.
+            pictures: Real size ``(h, w)`` of each in pixels, for encodings that need the valid
+                region (``padding = "needs_valid"``). Maps are then zero outside of it, and with
+                ``mask_padding`` a picture's result is the one that it has alone.
+
+        Raises:
+            ValueError: Sizes that do not belong to the batch, or ``small_map="shrink"``, whose
+                windows follow the size of the padded map.
         """
+        valid = None if pictures is None else self._valid(x, pictures)
         x, size = self.patch_embed(x)
         x = x.view(x.shape[0], *size, x.shape[-1])  # (B, H * W, C) -> (B, H, W, C)
+        grid = Grid(size, valid=valid)
         for encoding in self.position.values():
-            x = encoding.embed(x, Grid(size))  # type: ignore[operator]
+            x = encoding.embed(x, grid)  # type: ignore[operator]
         outputs = []
         for i, stage in enumerate(self.stages):
-            x = stage(x)
+            x = zero_padding(stage(x, grid), grid)
             if i in self.out_indices:
-                out = getattr(self, f"norm{i}")(x)
+                out = zero_padding(getattr(self, f"norm{i}")(x), grid)
                 outputs.append(out.permute(0, 3, 1, 2).contiguous())
             if stage.downsample is not None:
                 x = stage.downsample(x)
+                grid = halved(grid)
         return tuple(outputs)
+
+    def _valid(self, x: Tensor, pictures: Sequence[Sequence[int]]) -> list[Size] | None:
+        """Real content of each picture in tokens of the stem; None when none is padded."""
+        if self.small_map == "shrink":
+            raise ValueError(
+                "RelPosSwin: pictures: under small_map='shrink' windows follow the size of the "
+                "padded map; use small_map='pad' for padded batches"
+            )
+        canvas = tuple(x.shape[2:])
+        fits = (0 < h <= canvas[0] and 0 < w <= canvas[1] for h, w in pictures)
+        if len(pictures) != len(x) or not all(fits):
+            raise ValueError(
+                f"RelPosSwin: pictures of {[tuple(size) for size in pictures]} px do not belong to "
+                f"a batch of {len(x)} on {canvas[0]} x {canvas[1]} px"
+            )
+        if all(tuple(size) == canvas for size in pictures):
+            return None
+        patch = self.patch_size
+        return [(-(-h // patch), -(-w // patch)) for h, w in pictures]
 
     def train(self, mode: bool = True) -> RelPosSwin:
         """Set the mode; frozen parts stay in evaluation mode."""
@@ -179,14 +216,11 @@ class RelPosSwin(BaseModule):
             module.requires_grad_(False).eval()
 
 
-def _pair(name: str, value: int | Sequence[int]) -> Size:
-    """``(H, W)`` from one number or two; a tuple, because caches use it as a key."""
-    sides = (value, value) if isinstance(value, int) else tuple(value)
-    if len(sides) != 2 or min(sides) < 1:
-        raise ValueError(
-            f"RelPosSwin: {name} must be a number or (H, W), at least 1, got {value!r}"
-        )
-    return sides[0], sides[1]
+def halved(grid: Grid) -> Grid:
+    """Grid of a map behind patch merging, which rounds up."""
+    height, width = grid.q
+    valid = grid.valid and [(-(-h // 2), -(-w // 2)) for h, w in grid.valid]
+    return Grid((-(-height // 2), -(-width // 2)), valid=valid)
 
 
 def _check(

@@ -49,17 +49,17 @@ class SwinBlock(BaseModule):
             dropout_layer={"type": "DropPath", "drop_prob": drop_path},
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        """``(B, H, W, C)`` in and out."""
         if self.with_cp and torch.is_grad_enabled():
-            return cp.checkpoint(self._forward, x, use_reentrant=False)
-        return self._forward(x)
+            return cp.checkpoint(self._forward, x, grid, use_reentrant=False)
+        return self._forward(x, grid)
 
-    def _forward(self, x: Tensor) -> Tensor:
-        grid = Grid((x.shape[1], x.shape[2]))
+    def _forward(self, x: Tensor, grid: Grid) -> Tensor:
         for encoding in self.attn.encodings:
             if encoding.site == "block":
                 x = encoding.embed(x, grid)
-        x = x + self.drop_path(self.attn(self.norm1(x)))
+        x = x + self.drop_path(self.attn(self.norm1(x), grid))
         return self.ffn(self.norm2(x), identity=x)
 
 
@@ -130,11 +130,10 @@ class SwinStage(BaseModule):
         )
         self.downsample = PatchMerging(embed_dims) if merge else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """Run the blocks; the map keeps its size (merging is the backbone's next step)."""
-        grid = Grid((x.shape[1], x.shape[2]))
         for j, block in enumerate(self.blocks):
-            x = block(x)
+            x = block(x, grid)
             if j == 0:
                 for encoding in self.position.values():
                     x = encoding.embed(x, grid)  # type: ignore[operator]

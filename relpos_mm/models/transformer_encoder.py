@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from relpos_mm.encodings.grid import Grid, Size
 from relpos_mm.registry import build_positions, site_of
 
-from .transformer_layer import TransformerLayer, embed_tokens, encodings_of
+from .transformer_layer import TokenFacts, TransformerLayer, embed_tokens, encodings_of
 
 
 class TransformerEncoder(BaseModule):
@@ -79,17 +79,11 @@ class TransformerEncoder(BaseModule):
         encodings = encodings_of(self.position, "qk_input")
         return embed_tokens(torch.zeros_like(x), encodings, grid) if encodings else None
 
-    def run(
-        self,
-        x: Tensor,
-        grid: Grid,
-        query_pos: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-    ) -> Tensor:
+    def run(self, x: Tensor, facts: TokenFacts) -> Tensor:
         """Run stem, layers and stage encodings; ``(B, N, C)`` in and out."""
-        x = embed_tokens(x, encodings_of(self.position, "stem"), grid)
+        x = embed_tokens(x, encodings_of(self.position, "stem"), facts.grid)
         for i, layer in enumerate(self.layers):
-            x = layer(x, grid, query_pos, key_padding_mask)
+            x = layer(x, facts)
             if i == 0:
-                x = embed_tokens(x, encodings_of(self.position, "stage"), grid)
+                x = embed_tokens(x, encodings_of(self.position, "stage"), facts.grid)
         return x

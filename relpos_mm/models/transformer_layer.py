@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import torch.utils.checkpoint as cp
 from mmcv.cnn.bricks import DropPath
 from mmcv.cnn.bricks.transformer import FFN
@@ -15,9 +15,24 @@ from torch import Tensor, nn
 
 from relpos_mm.encodings.base import PositionEncoding
 from relpos_mm.encodings.grid import Grid
-from relpos_mm.registry import build_positions
 
 from .attention import attend
+from .positioned_attention import PositionedAttention
+
+
+@dataclass(frozen=True)
+class TokenFacts:
+    """What all layers of a stack are told about the tokens ``(B, N, C)``.
+
+    Attributes:
+        grid: Where they stand: prefix tokens first, then the grid row by row.
+        query_pos: ``(1|B, N, C)``, added to the input of q and k and not of v.
+        key_padding_mask: ``(B, N)`` bool, True = hidden.
+    """
+
+    grid: Grid
+    query_pos: Tensor | None = None
+    key_padding_mask: Tensor | None = None
 
 
 def encodings_of(position: nn.ModuleDict, site: str) -> list[PositionEncoding]:
@@ -43,82 +58,37 @@ def embed_tokens(x: Tensor, encodings: Iterable[PositionEncoding], grid: Grid) -
     return torch.cat((prefix, tokens), dim=1) if grid.prefix else tokens
 
 
-class GlobalAttention(BaseModule):
+class GlobalAttention(PositionedAttention):
     """Multi-head self-attention over a whole grid with a list of position encodings.
 
     Args:
         embed_dims: Channels C.
         num_heads: Heads h; must divide C.
-        position: The ``block`` encodings as config dicts.
-        context: Facts for the encodings, see :func:`relpos_mm.registry.build_positions`.
-        qkv_bias: Whether q, k and v have a bias.
         attn_drop: Dropout of the attention.
+        **layer: See :class:`~relpos_mm.models.positioned_attention.PositionedAttention`; its
+            ``position`` holds the ``block`` encodings.
     """
 
     def __init__(
-        self,
-        embed_dims: int,
-        num_heads: int,
-        *,
-        position: Sequence[Mapping[str, Any]],
-        context: Mapping[str, Any],
-        qkv_bias: bool = True,
-        attn_drop: float = 0.0,
+        self, embed_dims: int, num_heads: int, *, attn_drop: float = 0.0, **layer: Any
     ) -> None:
-        super().__init__()
-        self.num_heads = num_heads
+        super().__init__(embed_dims, num_heads, **layer)
         self.attn_drop = attn_drop
-        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
-        self.proj = nn.Linear(embed_dims, embed_dims)
-        encodings = build_positions(position, embed_dims=embed_dims, num_heads=num_heads, **context)
-        for encoding in encodings:
-            encoding.bind(proj=self.qkv)
-        self.position = nn.ModuleDict({encoding.name: encoding for encoding in encodings})
 
-    @property
-    def encodings(self) -> list[PositionEncoding]:
-        """This layer's encodings in list order."""
-        return list(self.position.values())  # type: ignore[arg-type]
-
-    def forward(
-        self,
-        x: Tensor,
-        grid: Grid,
-        *,
-        query_pos: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Attend; ``(B, N, C)`` in and out.
-
-        Args:
-            x: Tokens, prefix tokens first, then the grid row by row.
-            grid: Where they stand.
-            query_pos: ``(1|B, N, C)``, added to the input of q and k and not of v.
-            key_padding_mask: ``(B, N)`` bool, True = hidden.
-        """
-        if query_pos is None:
-            q, k, v = (self._heads(part) for part in self.qkv(x).chunk(3, dim=-1))
-        else:
-            split = 2 * x.shape[-1]
-            weight, bias = self.qkv.weight, self.qkv.bias
-            qk_bias, v_bias = (None, None) if bias is None else (bias[:split], bias[split:])
-            located = F.linear(x + query_pos.to(x.dtype), weight[:split], qk_bias)
-            q, k = (self._heads(part) for part in located.chunk(2, dim=-1))
-            v = self._heads(F.linear(x, weight[split:], v_bias))
+    def forward(self, x: Tensor, facts: TokenFacts) -> Tensor:
+        """Attend; ``(B, N, C)`` in and out."""
+        located = x if facts.query_pos is None else x + facts.query_pos.to(x.dtype)
+        q, k, v = self.heads(self.project(x, located), len(x))
         out = attend(
             q,
             k,
             v,
             self.encodings,
-            grid,
-            key_padding_mask=key_padding_mask,
+            facts.grid,
+            key_padding_mask=facts.key_padding_mask,
             dropout=self.attn_drop if self.training else 0.0,
         )
         return self.proj(out.transpose(1, 2).flatten(2))
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """``(B, N, C) -> (B, h, N, d)``."""
-        return x.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
 
 class TransformerLayer(BaseModule):
@@ -167,30 +137,15 @@ class TransformerLayer(BaseModule):
             dropout_layer={"type": "DropPath", "drop_prob": drop_path},
         )
 
-    def forward(
-        self,
-        x: Tensor,
-        grid: Grid,
-        query_pos: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-    ) -> Tensor:
-        """``(B, N, C)`` in and out; arguments as in :meth:`GlobalAttention.forward`."""
+    def forward(self, x: Tensor, facts: TokenFacts) -> Tensor:
+        """``(B, N, C)`` in and out."""
         if self.with_cp and torch.is_grad_enabled():
-            return cp.checkpoint(
-                self._forward, x, grid, query_pos, key_padding_mask, use_reentrant=False
-            )
-        return self._forward(x, grid, query_pos, key_padding_mask)
+            return cp.checkpoint(self._forward, x, facts, use_reentrant=False)
+        return self._forward(x, facts)
 
-    def _forward(
-        self, x: Tensor, grid: Grid, query_pos: Tensor | None, key_padding_mask: Tensor | None
-    ) -> Tensor:
-        x = embed_tokens(x, encodings_of(self.attn.position, "block"), grid)
-        out = self.attn(
-            self.norm1(x) if self.pre_norm else x,
-            grid,
-            query_pos=query_pos,
-            key_padding_mask=key_padding_mask,
-        )
+    def _forward(self, x: Tensor, facts: TokenFacts) -> Tensor:
+        x = embed_tokens(x, encodings_of(self.attn.position, "block"), facts.grid)
+        out = self.attn(self.norm1(x) if self.pre_norm else x, facts)
         x = x + self.drop_path(self.drop(out))
         if self.pre_norm:
             return self.ffn(self.norm2(x), identity=x)

@@ -11,11 +11,12 @@ from mmcv.cnn.bricks.transformer import PatchEmbed
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.grid import Grid, Size
+from relpos_mm.encodings.grid import Grid, Size, as_size
 
 from .renamed_arguments import refuse_unknown
 from .start import start_linears
 from .transformer_encoder import TransformerEncoder
+from .transformer_layer import TokenFacts
 
 
 @MODELS.register_module()
@@ -67,9 +68,8 @@ class RelPosViT(TransformerEncoder):
         **unknown: Any,
     ) -> None:
         refuse_unknown("RelPosViT", unknown, set(signature(RelPosViT).parameters) - {"unknown"})
-        if isinstance(pretrain_img_size, int):
-            pretrain_img_size = (pretrain_img_size, pretrain_img_size)
-        grid = (-(-pretrain_img_size[0] // patch_size), -(-pretrain_img_size[1] // patch_size))
+        height, width = as_size("RelPosViT: pretrain_img_size", pretrain_img_size)
+        grid = (-(-height // patch_size), -(-width // patch_size))
         super().__init__(
             embed_dims,
             num_heads,
@@ -105,4 +105,5 @@ class RelPosViT(TransformerEncoder):
         tokens, size = self.patch_embed(x)
         tokens = torch.cat((self.cls_token.expand(len(tokens), -1, -1), tokens), dim=1)
         grid = Grid(size, prefix=1)
-        return (self.norm(self.run(tokens, grid, self.query_pos(tokens, grid)))[:, 0],)
+        facts = TokenFacts(grid, self.query_pos(tokens, grid))
+        return (self.norm(self.run(tokens, facts))[:, 0],)

@@ -8,12 +8,13 @@ the shift and cut into windows. All of it is one index per window slot (:func:`w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from relpos_mm.encodings.grid import Size
+from relpos_mm.encodings.made_once import made_once
 
 
 def padded_size(size: Size, window: Size) -> Size:
@@ -90,14 +91,13 @@ class WindowPlan:
     padded: bool
 
 
-@lru_cache(maxsize=64)
+@made_once(maxsize=64)
 def window_plan(
     size: Size, window: Size, shift: Size, mask_padding: bool, device: torch.device
 ) -> WindowPlan:
     """Build the plan of a map size once; the cache is bounded and keyed by every argument."""
-    # A cached tensor made in inference mode could never enter autograd later, and one made under
-    # another default device would be wrong for every later call.
-    with torch.inference_mode(False), torch.device("cpu"):
+    # Made under another default device it would be wrong for every later call.
+    with torch.device("cpu"):
         index = window_index(size, window, shift)
         num_tokens = size[0] * size[1]
         real = index < num_tokens
@@ -113,3 +113,20 @@ def window_plan(
             num_windows=index.shape[0],
             padded=not bool(real.all()),
         )
+
+
+def content_mask(plan: WindowPlan, content: Tensor) -> Tensor:
+    """Mask of a plan that also hides what is no content of a padded picture.
+
+    Args:
+        plan: Made with ``mask_padding``, so that slots without a token are hidden too.
+        content: ``(B, H * W)`` bool, True = token of the picture.
+
+    Returns:
+        ``(B * windows, 1, N, N)`` bool, image-major, True = may attend.
+    """
+    slots = F.pad(content, (0, 1))[:, plan.index].view(len(content), plan.num_windows, 1, -1)
+    # A slot always sees itself, see window_plan.
+    seen = slots | torch.eye(slots.shape[-1], dtype=torch.bool, device=slots.device)
+    seen = seen if plan.mask is None else seen & plan.mask[:, 0]
+    return seen.flatten(0, 1)[:, None]

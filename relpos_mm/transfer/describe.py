@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isqrt
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
 from relpos_mm.transfer.encoding_names import slug_of_configs
@@ -13,9 +16,10 @@ from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.files import read_checkpoint, sha256_of
 from relpos_mm.transfer.fit import file_encodings
 from relpos_mm.transfer.layouts import RELPOS
-from relpos_mm.transfer.meta import backbone_config
-from relpos_mm.transfer.networks import find_network
+from relpos_mm.transfer.meta import backbone_config, position_config
+from relpos_mm.transfer.networks import Network, find_network
 from relpos_mm.transfer.source import Weights, read_weights
+from relpos_mm.transfer.whole import file_position
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Description:
 
     def __str__(self) -> str:
         if self.problem:
-            return f"{self.path}\n  cannot be used: {self.problem}"
+            return f"{self.path}: cannot be used: {self.problem}"
         shown = {k: v for k, v in asdict(self).items() if k not in ("path", "problem")}
         lines = [f"  {k:17} {v}" for k, v in shown.items() if v not in ("", [], None)]
         return "\n".join([self.path, *lines])
@@ -72,10 +76,7 @@ def describe(path: str | Path) -> Description:
         result.safe = True
         result.sha256 = sha256_of(Path(path))
         if (found := find_network(unwrap(checkpoint))) is not None:
-            network, result.layout, state = found
-            result.kind = f"{network.kind} ({network.name})"
-            result.parameters = sum(value.numel() for value in state.values())
-            return result
+            return _describe_network(result, checkpoint, *found)
         weights = read_weights(unwrap(checkpoint))
     except TransferError as error:
         result.problem = str(error).removeprefix(f"{path}: ")
@@ -96,6 +97,25 @@ def describe(path: str | Path) -> Description:
     made = meta.get("transfer", {}) if isinstance(meta, dict) else {}
     result.made_from = str(made.get("source", ""))
     _measure(result, weights)
+    return result
+
+
+def _describe_network(
+    result: Description, checkpoint: Any, network: Network, layout: str, state: Mapping[str, Tensor]
+) -> Description:
+    """Complete the description of a whole DETR or DeiT."""
+    result.kind, result.layout = f"{network.kind} ({network.name})", layout
+    result.parameters = sum(value.numel() for value in state.values())
+    ours = network.convert(dict(state), layout, "relpos")
+    position = file_position(ours, network, layout, position_config(checkpoint))
+    result.encoding = slug_of_configs(position, network.usual_slug)
+    layers = {hit[1] for key in ours if (hit := network.layer.fullmatch(key))}
+    result.depths = [len(layers)]
+    result.embed_dims = next(len(v) for k, v in ours.items() if k.endswith("attn.proj.bias"))
+    head = ours.get(f"{network.head}.bias")
+    if head is not None:
+        result.num_classes = len(head) - network.no_object
+    result.averaged_weights = any(name in checkpoint for name in EMA_CONTAINERS)
     return result
 
 

@@ -13,7 +13,7 @@ from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.layouts import LAYOUTS, OFFICIAL, READABLE, TIMM, Layout
 from relpos_mm.transfer.published import find_published
 
-CONTAINERS = ("state_dict", "model", "model_state_dict", "model_state", "net")
+CONTAINERS = ("state_dict", "model", "model_state_dict", "model_state", "net", "module")
 EMA_CONTAINERS = ("state_dict_ema", "model_ema", "ema", "ema_state_dict")
 
 
@@ -38,6 +38,14 @@ def unwrap(checkpoint: Any, *, ema: bool = False) -> dict[str, Tensor]:
     while isinstance(node, Mapping) and not any(isinstance(v, Tensor) for v in node.values()):
         inner = next((node[k] for k in order if isinstance(node.get(k), Mapping)), None)
         if inner is None:
+            # Several networks side by side, as self-supervised training saves student and teacher.
+            node = {
+                f"{name}.{key}": value
+                for name, part in node.items()
+                if isinstance(part, Mapping)
+                for key, value in part.items()
+                if isinstance(value, Tensor)
+            } or node
             break
         node = inner
         order = CONTAINERS + EMA_CONTAINERS

@@ -15,7 +15,12 @@ def encoding_of_key(key: str) -> str | None:
     head, found, rest = ("." + key).partition(".position.")
     if not found or not re.fullmatch(r"|.*\.attn|\.stages\.\d+", head):
         return None
-    return "".join(word.capitalize() for word in rest.split(".")[0].split("_"))
+    return camel(rest.split(".")[0])
+
+
+def camel(name: str) -> str:
+    """``relative_bias`` -> ``RelativeBias``."""
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def encodings_of_keys(keys: Iterable[str]) -> dict[str, list[str]]:
@@ -36,10 +41,15 @@ def config_by_keys(name: str, keys: Iterable[str]) -> dict[str, Any]:
     return {"type": name, "rpe_on": "".join(sorted(sides, key="qkv".index)), "mode": mode}
 
 
-def slug_of_configs(configs: Iterable[Mapping[str, Any]]) -> str:
-    """The slug of a set of encodings; types that this project lacks are spelled out."""
+def slug_of_configs(configs: Iterable[Mapping[str, Any]], usual: str | None = None) -> str:
+    """The slug of a set of encodings; types that this project lacks are spelled out.
+
+    Args:
+        configs: One per encoding.
+        usual: As in :func:`~relpos_mm.encodings.position_slug`.
+    """
     known = list(configs)
     names = sorted(str(cfg["type"]) for cfg in known)
     if all(name in POSITIONS.module_dict for name in names):
-        return position_slug(known)
+        return position_slug(known, usual)
     return "+".join(names)

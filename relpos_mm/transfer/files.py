@@ -7,9 +7,10 @@ import hashlib
 import os
 import pickle
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -58,22 +59,52 @@ def read_checkpoint(path: str | Path) -> Any:
         TransferError: the file is missing, cut, of another format, or a pickle that needs code.
     """
     path = Path(path)
-    if not path.is_file():
-        raise TransferError(f"{path}: no such file")
-    with open(path, "rb") as file:
-        start = file.read(64)
+    start = _first_bytes(path)
     if start.startswith(b"version https://git-lfs"):
         raise TransferError(f"{path}: a git-lfs pointer, not the file itself; run: git lfs pull")
-    if path.suffix == ".safetensors":
+    # a length, then the header; the name may say anything
+    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") < 1 << 40:
         return {"state_dict": _read_safetensors(path)}
-    if not start.startswith((b"PK\x03\x04", b"\x80")):
-        raise TransferError(
-            f"{path}: neither a torch checkpoint nor .safetensors "
-            f"({path.stat().st_size} bytes, beginning with {start[:12]!r})"
-        )
+    if start.startswith((b"PK\x03\x04", b"\x80")):
+        return _read_torch(path)
+    if path.suffix == ".safetensors":
+        raise TransferError(f"{path}: {_TRUNCATED} ({path.stat().st_size} bytes)")
+    if start.startswith(b"{"):
+        raise TransferError(f"{path}: a json text such as a config or an index, not the weights")
+    raise TransferError(
+        f"{path}: neither a torch checkpoint nor .safetensors "
+        f"({path.stat().st_size} bytes, beginning with {start[:12]!r})"
+    )
+
+
+def _first_bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise TransferError(f"{path}: a folder; give the .pth or .safetensors file in it")
+    if not path.is_file():
+        raise TransferError(f"{path}: no such file")
     try:
-        with torch.serialization.safe_globals(safe_globals()):
-            return torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb") as file:
+            return file.read(64)
+    except OSError as error:
+        raise TransferError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _read_torch(path: Path) -> Any:
+    if zipfile.is_zipfile(path):  # not when it is cut
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+        if any(name.endswith("/constants.pkl") for name in names):
+            raise TransferError(
+                f"{path}: a TorchScript program, which is code; save its weights alone: "
+                'torch.save({"state_dict": torch.jit.load(FILE).state_dict()}, "weights.pth")'
+            )
+        if not any(name.endswith("data.pkl") for name in names):
+            held = ", ".join(names[:3])
+            raise TransferError(f"{path}: a zip archive, but no torch checkpoint (it has {held})")
+    try:
+        # a file object, as torch takes the suffix .safetensors of a name for the format
+        with torch.serialization.safe_globals(safe_globals()), open(path, "rb") as file:
+            return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "truncated" in str(error):
             raise TransferError(f"{path}: {_TRUNCATED} ({path.stat().st_size} bytes)") from error
@@ -120,12 +151,42 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
+def refuse_target(source: str | Path, out: str | Path) -> None:
+    """Refuse to write over the file that is read, or onto a folder.
+
+    Raises:
+        TransferError: ``out`` is either.
+    """
+    if Path(out).is_dir():
+        raise TransferError(f"{out}: a folder; give the name of the file to write")
+    if Path(out).exists() and Path(out).samefile(source):
+        raise TransferError(f"{out}: is the file that is read; give another name to write to")
+
+
 def write_checkpoint(path: str | Path, content: dict[str, Any]) -> None:
     """Write tensors and plain types to a temporary file beside ``path`` and renames it.
 
     Raises:
         TransferError: the folder cannot be made or written.
     """
+    _write(path, lambda file: torch.save(content, file))
+
+
+def write_safetensors(path: str | Path, state: dict[str, torch.Tensor]) -> None:
+    """Write tensors as .safetensors, in the same manner.
+
+    Raises:
+        TransferError: the package is missing, or the folder cannot be made or written.
+    """
+    try:
+        from safetensors.torch import save
+    except ImportError:
+        raise TransferError(f"{path}: writing it needs: pip install safetensors") from None
+    plain = {key: value.contiguous() for key, value in state.items()}
+    _write(path, lambda file: file.write(save(plain, {"format": "pt"})))
+
+
+def _write(path: str | Path, put: Callable[[BinaryIO], object]) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +195,7 @@ def write_checkpoint(path: str | Path, content: dict[str, Any]) -> None:
         raise TransferError(f"{path}: cannot be written ({error.strerror})") from error
     try:
         with os.fdopen(handle, "wb") as file:
-            torch.save(content, file)
+            put(file)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:

@@ -24,6 +24,7 @@ from relpos_mm.transfer.options import Options
 from relpos_mm.transfer.report import Outcome, Report
 from relpos_mm.transfer.source import Weights
 from relpos_mm.transfer.target import Target
+from relpos_mm.transfer.values import precision_note, value_fault
 
 _ABSOLUTE = RELPOS.names["absolute"]
 _TABLE = "relative_position_bias_table"
@@ -194,6 +195,9 @@ class Fit:
 
     def _resize(self, prefix: str, module: PositionEncoding) -> None:
         """Let an encoding bring its own entries to its own shapes."""
+        for own in [name for name in self.state if name.startswith(prefix)]:
+            if fault := value_fault(self.state[own]):  # before resizing spreads it
+                self.fail(own, fault)
         try:
             facts = self._facts(prefix, module)
             records = module.transfer(self.state, prefix, mode=self.options.mode, source=facts)
@@ -254,8 +258,11 @@ class Fit:
         elif tuple(value.shape) != shape:
             shapes = f"{tuple(value.shape)} in the file, {shape} in the config"
             self.fail(key, f"{shapes}; set {_config_field(key, tuple(value.shape), shape)}")
+        elif fault := value_fault(value):
+            self.fail(key, fault)
         else:
-            self.record(key, "loaded", f"from the {self.weights.layout.name} file")
+            note = precision_note(value)
+            self.record(key, "loaded", f"from the {self.weights.layout.name} file{note}")
 
 
 def _config_field(key: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:

@@ -5,6 +5,7 @@ Sources: the released code of DETR and of iRPE (its DETR and DeiT folders), mmde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -34,6 +35,11 @@ class Network:
         rows: One template per column, empty where a layout has no place for it; the first row that
             matches a key counts.
         probes: Per layout, a key that it has and no other layout of any network.
+        head: How the keys of its class outputs begin in ``relpos``.
+        layer: Matches the keys of one layer, its number in the first group.
+        usual_slug: Absolute encoding of every published model, which slugs leave out.
+        no_object: Outputs of the head beside its classes.
+        fixed: Encodings without tensors that it was published with.
         arrive: What changes beside names on the way into ``relpos``, after renaming.
         leave: Its inverse, before renaming; both take the other layout's name.
     """
@@ -43,6 +49,11 @@ class Network:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     probes: Mapping[str, str]
+    head: str
+    layer: re.Pattern[str]
+    usual_slug: str
+    no_object: int = 0
+    fixed: tuple[dict[str, str], ...] = ()
     arrive: Mapping[str, Callable[[State], State]] = field(default_factory=dict)
     leave: Mapping[str, Callable[[State], State]] = field(default_factory=dict)
 
@@ -174,6 +185,11 @@ DETR = Network(
         "mm": "encoder.layers.0.self_attn.attn.in_proj_weight",
         "official": "transformer.encoder.layers.0.self_attn.in_proj_weight",
     },
+    head=_CLASSES,
+    layer=re.compile(r"encoder\.layers\.(\d+)\.attn\.qkv\.weight"),
+    usual_slug="sin2d",
+    no_object=1,
+    fixed=({"type": "Sinusoid2d"},),
     arrive={"official": _detr_arrive},
     leave={"official": _detr_leave},
 )
@@ -221,6 +237,9 @@ DEIT = Network(
         ("head.layers.head.{p}", "head.{p}"),
     ),
     probes={"relpos": "backbone.layers.0.norm1.weight", "official": "blocks.0.attn.qkv.weight"},
+    head="head.layers.head",
+    layer=re.compile(r"backbone\.layers\.(\d+)\.attn\.qkv\.weight"),
+    usual_slug="abs",
     arrive={"official": _deit_arrive},
     leave={"official": _deit_leave},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relpos_mm.encodings.resize import ResizeMode
+from relpos_mm.transfer.errors import TransferError
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,18 @@ class Options:
     fit_tables: bool = False
     split_absolute: bool = False
     position_only: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that are none of a grid.
+
+        Raises:
+            TransferError: A side below 1, or fewer than no prefix tokens.
+        """
+        for name in ("grid", "window"):
+            sides = getattr(self, name)
+            if sides is not None and min(sides) < 1:
+                raise TransferError(
+                    f"--{name} {sides[0]} {sides[1]}: both sides must be at least 1"
+                )
+        if self.prefix_tokens < 0:
+            raise TransferError(f"--prefix-tokens {self.prefix_tokens}: must be 0 or more")

@@ -50,6 +50,7 @@ class Report:
     mode: str = "scale"
     encoding_mismatch_allowed: bool = False
     head_carried: bool = False
+    whole: bool = False  # a whole model instead of a backbone
     converted_encoding: str = ""  # what conversions made of the file's
     entries: list[Entry] = field(default_factory=list)
 
@@ -71,6 +72,7 @@ class Report:
         """The one line that matters."""
         filled = len(self.of("loaded", "resized"))
         what = "backbone and head" if self.head_carried else "backbone"
+        what = "model" if self.whole else what
         return (
             f"loaded {filled} of {self.model_tensors} {what} tensors "
             f"({len(self.of('resized'))} resized, {len(self.of('new'))} new, "

@@ -13,14 +13,22 @@ from relpos_mm.transfer.converting import convert
 from relpos_mm.transfer.detect import EMA_CONTAINERS, unwrap
 from relpos_mm.transfer.encoding_names import slug_of_configs
 from relpos_mm.transfer.errors import TransferError
-from relpos_mm.transfer.files import read_checkpoint, sha256_of, write_checkpoint
+from relpos_mm.transfer.files import (
+    read_checkpoint,
+    refuse_target,
+    sha256_of,
+    write_checkpoint,
+    write_safetensors,
+)
 from relpos_mm.transfer.fit import Fit, file_encodings
 from relpos_mm.transfer.meta import backbone_config
+from relpos_mm.transfer.networks import find_network
 from relpos_mm.transfer.options import Options
 from relpos_mm.transfer.position_only import fit_position
 from relpos_mm.transfer.report import Report
 from relpos_mm.transfer.source import Weights, read_weights
-from relpos_mm.transfer.target import Target, load_target
+from relpos_mm.transfer.target import Target, build_target, load_config
+from relpos_mm.transfer.whole import fit_network, network_of
 
 
 class Refused(TransferError):
@@ -48,7 +56,7 @@ def transfer_file(
     Args:
         source: .pth or .safetensors file in any known layout.
         out: file to write; None writes nothing (dry run).
-        config: config whose ``model.backbone`` is RelPosSwin.
+        config: config of this project: of RelPosSwin, or of a whole DETR or DeiT.
         options: choices; the defaults refuse what is doubtful.
 
     Raises:
@@ -56,16 +64,29 @@ def transfer_file(
         Refused: they do not fit; carries the report.
     """
     options = options or Options()
-    target = load_target(config)
-    checkpoint = read_checkpoint(source)
-    report, state = fit_checkpoint(checkpoint, target, options, str(source))
+    if out is not None:
+        refuse_target(source, out)
+        if Path(out).suffix == ".safetensors":
+            raise TransferError(f"{out}: load_from reads .pth alone; give such a name")
+    read = load_config(config)
+    model = read.to_dict()["model"]
+    stated: dict[str, Any]
+    if network_of(model):
+        checkpoint = read_checkpoint(source)
+        report, state, position = fit_network(checkpoint, read, options, str(source))
+        stated = {"position": position}
+    else:
+        target = build_target(model, str(config))
+        checkpoint = read_checkpoint(source)
+        report, state = fit_checkpoint(checkpoint, target, options, str(source))
+        state = with_windows(state, target)
+        stated = {"backbone": target.config}
     report.sha256 = sha256_of(Path(source))
     if report.of("problem"):
         raise Refused(report)
     if out is not None:
-        facts = report.facts() | {"backbone": target.config}
-        named = with_windows(state, target)
-        write_checkpoint(out, {"state_dict": named, "meta": {"transfer": facts}})
+        facts = report.facts() | stated
+        write_checkpoint(out, {"state_dict": state, "meta": {"transfer": facts}})
     return report
 
 
@@ -93,7 +114,13 @@ def fit_checkpoint(
     if options.position_only:
         return fit_position(unwrap(checkpoint, ema=options.ema), target, options, source)
     try:
-        weights = read_weights(unwrap(checkpoint, ema=options.ema), prefix=options.prefix)
+        named = unwrap(checkpoint, ema=options.ema)
+        if (found := find_network(named)) is not None:
+            raise TransferError(
+                f"it holds a whole {found[0].name} (layout {found[1]}), but {target.name} has a "
+                "Swin backbone. Give a config of that network (detr_*, cls_deit_*), or --to LAYOUT"
+            )
+        weights = read_weights(named, prefix=options.prefix)
     except TransferError as error:
         raise TransferError(f"{source}: {error}") from error
     _check_kind(weights, options, source)
@@ -169,6 +196,8 @@ def export_file(source: str | Path, out: str | Path | None, layout: str, options
     Raises:
         TransferError: the file cannot be used, or the layout has no place for its encoding.
     """
+    if out is not None:
+        refuse_target(source, out)
     checkpoint = read_checkpoint(source)
     state = convert(
         unwrap(checkpoint, ema=options.ema),
@@ -179,7 +208,9 @@ def export_file(source: str | Path, out: str | Path | None, layout: str, options
     )
     facts = {"source": str(source), "sha256": sha256_of(Path(source)), "layout": layout}
     plain = {key: value.clone() for key, value in state.items()}
-    if out is not None:
+    if out is not None and Path(out).suffix == ".safetensors":
+        write_safetensors(out, plain)
+    elif out is not None:
         container = "model" if layout == "official" else "state_dict"  # where its loaders look
         write_checkpoint(out, {container: plain, "meta": {"transfer": facts}})
     return f"{len(state)} tensors in the layout {layout}"

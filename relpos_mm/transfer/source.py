@@ -107,6 +107,8 @@ def read_weights(
         if absent:
             first = weights.origin[canonical]
             raise TransferError(f"{first}: its sibling {', '.join(absent)} is not in the file")
+        if len({value.dtype for value in parts.values()}) > 1:  # joining would change some
+            raise TransferError(f"{weights.origin[canonical]}: its siblings have other dtypes")
         weights.backbone[canonical] = torch.cat([parts[part] for part in detected.qkv_parts])
     absolute = RELPOS.names["absolute"]
     if absolute in weights.backbone:
@@ -142,6 +144,8 @@ def _sort_key(
         return
     role, fields = hit
     canonical = RELPOS.templates[role].fill(fields)
+    if canonical in weights.backbone and "part" not in fields:
+        raise TransferError(f"{key} and {weights.origin[canonical]} are one tensor of the backbone")
     weights.origin.setdefault(canonical, key)
     if "part" in fields:
         thirds.setdefault(canonical, {})[fields["part"]] = value
@@ -156,8 +160,11 @@ def _sort_other(weights: Weights, key: str, name: str, value: Tensor, inside: bo
     hit = next((hit for head in _HEADS if (hit := head.match(name))), None)
     if hit is not None:
         canonical = Template(RELPOS.head).fill(hit)
-        weights.head[canonical], weights.origin[canonical] = value, key
         weights.parts.add(first)
+        if canonical in weights.head:
+            weights.dropped[key] = f"a second head beside {weights.origin[canonical]}"
+        else:
+            weights.head[canonical], weights.origin[canonical] = value, key
     elif inside and first in weights.layout.roots:
         weights.unknown.append(key)
     else:

@@ -35,11 +35,11 @@ class Target:
     num_classes: int | None = None
 
 
-def load_target(path: str | Path) -> Target:
-    """Build the backbone of a config file.
+def load_config(path: str | Path) -> Config:
+    """Read a config file that has a ``model``.
 
     Raises:
-        TransferError: the file is missing or no config, or its backbone is not RelPosSwin.
+        TransferError: the file is missing, no config, or without a model.
     """
     import relpos_mm.engine  # noqa: F401  lets mmengine find mmseg's base configs
 
@@ -49,7 +49,9 @@ def load_target(path: str | Path) -> Target:
         config = Config.fromfile(path)
     except Exception as error:  # a config is code: anything can go wrong in it
         raise TransferError(f"{path}: not a readable config ({error})") from error
-    return build_target(config.to_dict().get("model") or {}, str(path))
+    if not isinstance(config.get("model"), dict):
+        raise TransferError(f"{path}: it has no model = dict(...), so nothing can be fitted to it")
+    return config
 
 
 def build_target(model: Mapping[str, Any], name: str) -> Target:
@@ -63,7 +65,8 @@ def build_target(model: Mapping[str, Any], name: str) -> Target:
     if config.get("type") != "RelPosSwin":
         raise TransferError(
             f"{name}: model.backbone is {config.get('type')!r}, but weights can be brought to "
-            "RelPosSwin only; give one of this project's configs"
+            "RelPosSwin, RelPosViT and RelPosDETR; give a config of this project (cls_*, "
+            "cascade_*, upernet_*, detr_*)"
         )
     config["init_cfg"] = None  # values come from the file, not from another file's name
     try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from relpos_mm.analysis.catalogue import build
-from relpos_mm.analysis.pages import missing, pages, rendered
+from relpos_mm.analysis.catalogue import CATALOGUE, build
+from relpos_mm.analysis.cost_report import catalogue_costs
+from relpos_mm.analysis.pages import RECORD, missing, pages, rendered
 from relpos_mm.analysis.tables import markdown_table, replace_block
 from relpos_mm.engine.errors import UserError
 from relpos_mm.registry import POSITIONS
@@ -50,6 +52,12 @@ def test_config_lines_are_valid(folder: Path) -> None:
 def test_generated_parts_are_up_to_date(folder: Path) -> None:
     old = [page.name for page, text in rendered(folder).items() if page.read_text() != text]
     assert old == [], "run python tools/update_encodings.py"
+
+
+def test_every_setting_has_a_recorded_cost_and_it_is_what_is_counted_now(folder: Path) -> None:
+    record = json.loads((folder / RECORD).read_text())
+    assert record.keys() == CATALOGUE.keys()
+    assert catalogue_costs(["decomposed"])["decomposed"] == record["decomposed"]
 
 
 def test_tables_align_and_numbers_stand_right() -> None:

@@ -11,6 +11,7 @@ from mmengine.config import Config
 
 import relpos_mm  # noqa: F401  registers what the configs name
 from relpos_mm.checks import check_options, check_tree
+from relpos_mm.checks.keys import check_keys
 from relpos_mm.checks.leaves import differences
 from relpos_mm.checks.tree import check_file
 
@@ -38,6 +39,21 @@ def test_refuses_an_unknown_top_level_name(tmp_path: Path) -> None:
     assert "Did you mean 'optim_wrapper'" in refusals(path)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "optim_wraper: dict = dict()",
+        "optim_wraper, model = 1, 2",
+        "if model:\n    optim_wraper = 1",
+    ],
+)
+def test_no_form_of_assignment_hides_an_unknown_name(tmp_path: Path, body: str) -> None:
+    path = tmp_path / "x_relonly.py"
+    path.write_text(f"model = dict()\n{body}\n")
+    (problem,) = check_keys(path)
+    assert problem.key == "optim_wraper"
+
+
 def test_refuses_a_base_variable_that_reaches_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, "x_relonly", "upernet_swin_t_relonly", "crop_size = (256, 256)")
     assert "crop_size = (256, 256): the base file has used this variable already" in refusals(path)
@@ -59,7 +75,11 @@ def test_refuses_options_that_reach_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("body", "message"),
-    [("model = dict(", "was never closed"), ("_base_ = './nowhere.py'", "nowhere.py")],
+    [
+        ("model = dict(", "was never closed"),
+        ("_base_ = './nowhere.py'", "nowhere.py"),
+        ("work_dir = 'x'", "it has no model; bases belong"),
+    ],
 )
 def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, body: str, message: str) -> None:
     path = tmp_path / "x_relonly.py"

@@ -46,3 +46,17 @@ def test_make_tree_and_refusals(
     assert data_tool("make-mini", "--out", str(tmp_path / "x"), "--set", "noise=loud") == 2
     assert "whole numbers" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("layout", ["coco", "ade20k", "imagenet"])
+def test_a_made_tree_passes_its_check(
+    layout: str, data_tool: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(tmp_path / layout)
+    assert data_tool("make-tree", layout, root) == 0
+    assert data_tool("check", layout, root, "--mini", "--workers", "1") == 0
+    assert f"{layout} in {root}: all is well, 0 notes" in capsys.readouterr().out
+    assert data_tool("check", layout, root, "--limit", "1", "--workers", "1") == 1
+    printed = capsys.readouterr().out
+    assert printed.count("error [count]") == 2, "only the counts are not those of the real set"
+    assert ": 2 errors, 0 notes" in printed

@@ -15,27 +15,51 @@ NOT_RUN = {
 }
 # Commands with these words need what neither CI nor a reader's laptop has.
 NOT_RUN_WORDS = {
+    "transfer.py work_dirs/cls_swin_t_relonly/epoch_300.pth weights/": (
+        "needs a trained classifier; tests/transfer/test_docs.py runs the same on a small one"
+    ),
     "pip install": "changes the environment that the tests run in; make test has just done it",
     "configs/cls_swin_t": f"needs ImageNet; {_REAL}",
     "configs/cascade_swin_t": f"needs COCO; {_REAL}",
+    **{
+        f"data.py check {name}": f"needs {what}; tests/data/check checks small trees of its layout"
+        for name, what in (
+            ("coco data/coco", "COCO"),
+            ("ade20k data/ade/", "ADE20K"),
+            ("imagenet data/imagenet", "ImageNet"),
+            ("coco my/data", "the reader's own data"),
+        )
+    },
+    "detr_irpe.pth": "needs a DETR checkpoint; tests/tools/test_detr_runs.py converts one",
 }
 
 # Documents whose commands need files of their own, which another test makes for them.
 RUN_ELSEWHERE = {"transfer.md": "tests/transfer/test_docs.py"}
 
+# What is a command in a block that also shows output.
+_COMMAND = re.compile(r"(?:python|make|bash|pip|\.venv/bin/\w+) ")
+
 
 def documents(root: Path) -> list[Path]:
     """README and every page of docs/."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def commands(document: Path) -> list[str]:
-    """Commands of the document's bash blocks, one per logical line, comments left out."""
+    """Commands of the document's shell blocks, one per logical line, comments left out.
+
+    In ``bash`` blocks that is every line; in plain blocks, which also show output, what reads like
+    a command.
+    """
     found = []
-    for block in re.findall(r"^```bash\n(.*?)^```", document.read_text(), re.M | re.S):
+    for kind, block in re.findall(
+        r"^```(\w*)\n(.*?)^```", document.read_text(encoding="utf-8"), re.M | re.S
+    ):
+        if kind not in ("bash", "sh", "console", "text", ""):
+            continue
         for line in block.replace("\\\n", " ").splitlines():
             command = re.sub(r"\s+#.*$|^#.*$", "", line).strip()
-            if command:
+            if command and (kind == "bash" or _COMMAND.match(command)):
                 found.append(re.sub(r"\s+", " ", command))
     return found
 

@@ -17,8 +17,8 @@ from relpos_mm.encodings import (
     MixedRope,
 )
 
+from .case import CHANNELS, HEAD_DIM, HEADS, Case
 from .cubic import cubic_vector
-from .sweep import CHANNELS, HEAD_DIM, HEADS, Case
 
 Place = tuple[int, int]
 ROOT = HEAD_DIM**0.5

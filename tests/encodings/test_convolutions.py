@@ -117,7 +117,8 @@ def test_values_are_convolved_on_the_map_not_in_shifted_windows() -> None:
     with torch.no_grad():
         torch.nn.init.zeros_(attention.qkv.weight[:24])  # q and k: attention is the plain mean
         torch.nn.init.zeros_(attention.qkv.bias)
-        difference = attention(changed) - attention(x)
+        grid = Grid((14, 14))
+        difference = attention(changed, grid) - attention(x, grid)
     assert difference[:, :4].abs().max() < 1e-6
     assert difference[:, -2:].abs().max() > 1e-3
 

@@ -102,12 +102,13 @@ def test_shared_projections_belong_to_the_host() -> None:
     }
     copied = copy.deepcopy(attention)
     x = torch.randn(1, 3, 3, 8)
-    expected = attention(x)
-    assert torch.equal(copied(x), expected)
+    grid = Grid((3, 3))
+    expected = attention(x, grid)
+    assert torch.equal(copied(x, grid), expected)
     copied.qkv.weight.data.zero_()  # the copy's encoding follows the copy's projection
-    assert torch.equal(attention(x), expected)
-    vectors = copied.encodings[0].bias(*torch.randn(2, 1, 2, 9, 4), Grid((3, 3)), 1.0)
-    bias = attention.encodings[0].bias(*torch.randn(2, 1, 2, 9, 4), Grid((3, 3)), 1.0)
+    assert torch.equal(attention(x, grid), expected)
+    vectors = copied.encodings[0].bias(*torch.randn(2, 1, 2, 9, 4), grid, 1.0)
+    bias = attention.encodings[0].bias(*torch.randn(2, 1, 2, 9, 4), grid, 1.0)
     assert vectors.std() < bias.std()
 
 

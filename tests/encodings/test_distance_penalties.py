@@ -11,7 +11,7 @@ from relpos_mm.encodings import Alibi2d, DirectedDistance, Grid
 from relpos_mm.models import attend
 
 from .reference import FILES, error, read
-from .relative_cases import look_here
+from .relative_formulas import look_here
 
 FOLDER = FILES / "encodings"
 Q = torch.zeros(1)

@@ -40,7 +40,10 @@ def test_a_grid_is_a_cache_key_whatever_its_arguments_were() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"q": (0, 3)}, "Grid.q must be at least 1 x 1, got 0 x 3"),
+        ({"q": (0, 3)}, r"Grid.q must be \(H, W\) of at least 1 x 1, got 0 x 3"),
+        ({"q": 7}, "Grid.q must be .* got 7"),
+        ({"q": (2, 2.5)}, "Grid.q must be .* got 2 x 2.5"),
+        ({"q": (2, 2), "k": (2, 2, 2)}, "Grid.k must be .* got 2 x 2 x 2"),
         ({"q": (2, 3), "k": (2, -1)}, "Grid.k must be"),
         ({"q": (2, 3), "prefix": -1}, "must not be negative"),
         ({"q": (2, 3), "valid": [(2, 4)]}, "reaches outside"),

@@ -14,8 +14,9 @@ from relpos_mm.encodings.mixed_rope import mixed_frequencies
 from relpos_mm.encodings.rotary import Rotary, token_positions
 from relpos_mm.models import attend
 
+from .case import CHANNELS, HEADS, Case
 from .reference import FILES, error, facts, read
-from .sweep import CHANNELS, HEADS, Case, check_dtypes, check_padding, check_translation
+from .sweep import check_dtypes, check_padding, check_translation
 
 FOLDER = FILES / "encodings"
 WIDE = {"embed_dims": 64, "num_heads": 2}  # head width 32

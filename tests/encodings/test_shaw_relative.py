@@ -9,7 +9,7 @@ from relpos_mm.encodings import Grid, ShawRelative
 from relpos_mm.encodings.offset_vectors import OffsetVectors, clipped_index
 from relpos_mm.models import attend
 
-from .layers import heads_of, projected, tokens_of
+from .layers import projected, tokens_of
 from .reference import FILES, error, read
 
 FOLDER = FILES / "encodings"
@@ -92,30 +92,6 @@ def test_values_of_prefix_tokens_stay(mapping: str) -> None:
     expected, out = (attend(q, k, v, [e], grid) for e in (plain, encoding))
     assert torch.equal(out[:, :, 0], expected[:, :, 0])
     assert (out[:, :, 1:] != expected[:, :, 1:]).all()
-
-
-def test_memory_stays_below_a_vector_per_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tensor of the whole call has as many numbers as pairs times the head width."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    largest = 0
-
-    class Sizes(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            out = func(*args, **(kwargs or {}))
-            for tensor in out if isinstance(out, tuple | list) else (out,):
-                if isinstance(tensor, torch.Tensor):
-                    largest = max(largest, tensor.untyped_storage().nbytes())
-            return out
-
-    x = torch.randn(1, 144, 64)
-    q = heads_of(x, 2).requires_grad_()
-    for mapping in ("product", "cross"):
-        encoding = ShawRelative(embed_dims=64, num_heads=2, values=True, mapping=mapping)
-        with Sizes():
-            attend(q, q, q, [encoding], Grid((12, 12))).sum().backward()
-    assert largest <= 4 * 2 * 144 * 144 * 2  # bytes of (h, N, N) float32, or its int64 index
 
 
 @pytest.mark.parametrize("options", [{"mapping": "quantization"}, {"clip": -1}])

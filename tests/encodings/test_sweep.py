@@ -11,10 +11,11 @@ from torch import Tensor
 from relpos_mm.encodings import AbsoluteTable, Grid, PositionEncoding, Sinusoid2d
 from relpos_mm.registry import POSITIONS
 
+from .case import CHANNELS, Case
 from .cubic import cubic_vector
 from .relative_cases import RELATIVE_CASES
 from .rotary_and_map_cases import ROTARY_AND_MAP_CASES
-from .sweep import CHANNELS, CHECKS, Case
+from .sweep import CHECKS
 
 
 def absolute_vector(encoding: AbsoluteTable, row: int, column: int, grid: Grid) -> Tensor:

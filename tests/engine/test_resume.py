@@ -186,7 +186,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_b045_killed_at_any_moment(
     whole: Any, tmp_path: Path, moment: str, at: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """B043, B045, B117: order of samples, rates, weights, averages, best file and curve."""
+    """B041, B043, B045, B117: order of samples, rates, weights, averages, best file and curve."""
     folder, by_epoch, rows, loaded = whole
     killed(tmp_path, moment, at, by_epoch=by_epoch)
     LOADED.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from mmengine.config import Config
 
 from relpos_mm.engine import UserError
 from relpos_mm.engine.checkpoints import read_checkpoint
-from relpos_mm.engine.resuming import ResumedRateHook, continue_as_before, run_settings
+from relpos_mm.engine.resuming import (
+    ResumedRateHook,
+    continue_as_before,
+    kept_settings,
+    run_settings,
+)
 
 from .toys import log_of, toy_runner
 
@@ -57,6 +63,40 @@ def test_another_seed_is_refused() -> None:
 def test_b043_changes_are_refused_with_both_values(change: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         continue_as_before(config(**change), "a.pth", meta(), allowed=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"param_scheduler": [{"type": "PolyLR", "end": 9}]}, "param_scheduler is .*PolyLR"),
+        ({"optim_wrapper.optimizer.weight_decay": 0.1}, "weight_decay.*0.1"),
+    ],
+)
+def test_b043_what_the_checkpoint_decides_is_told(
+    change: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Optimiser and schedule come back with their settings, so the config's would be ignored."""
+    lines: list[str] = []
+    old = {"kept": kept_settings(config())}
+    log = "relpos_mm.engine.resuming.print_log"
+    monkeypatch.setattr(log, lambda text, **_: lines.append(text))
+    assert continue_as_before(config(), "a.pth", old, allowed=False) is None
+    assert lines == []
+    assert continue_as_before(config(**change), "a.pth", old, allowed=False) is None
+    (line,) = lines
+    assert re.search(said, line)
+    assert "goes on with the checkpoint's" in line
+
+
+def test_a_resumed_run_is_filled_whole(tmp_path: Path) -> None:
+    toy_runner(tmp_path / "a").train()
+    path = tmp_path / "a" / "epoch_2.pth"
+    content = read_checkpoint(path)
+    del content["state_dict"]["head.bias"]
+    torch.save(content, path)
+    again = toy_runner(tmp_path / "b", resume=True, load_from=str(path))
+    with pytest.raises(UserError, match=r"1 of 42 tensors are missing.*head\.bias"):
+        again.train()
 
 
 def test_b043_the_flag_scales_the_rate_to_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A crash while saving leaves the file that was there."""
+"""B045: a crash while saving leaves the file that was there."""
 
 from __future__ import annotations
 

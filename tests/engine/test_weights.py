@@ -131,3 +131,58 @@ def test_ddp_names_are_understood() -> None:
     sources = WeightSources(model)
     sources.add_checkpoint("x.pth", {"state_dict": state}, True)
     assert sources.by_part()["head"] == {"x.pth": 2}
+
+
+def test_b029_other_widths_and_depths_are_refused() -> None:
+    """mmengine would leave such tensors at random values with a line in the log."""
+    model = ToyModel()
+    wide = {"state_dict": backbone(ToyModel(mlp_ratio=2.0))}
+    with pytest.raises(UserError, match=r"tensors of backbone have another shape.*mlp_ratio"):
+        WeightSources(model).add_checkpoint("x.pth", wide, False)
+    shallow = {"state_dict": backbone(ToyModel())}
+    with pytest.raises(UserError, match=r"tensors of backbone are not in it.*blocks\.1.*depths"):
+        WeightSources(ToyModel(depths=(1, 2))).add_checkpoint("x.pth", shallow, False)
+    dense = ToyModel(out_indices=(0, 1))  # its first output norm is new
+    sources = WeightSources(dense)
+    sources.add_checkpoint("x.pth", {"state_dict": backbone(model)}, False)
+    (note,) = sources.notes
+    assert "backbone.norm1.weight, backbone.norm1.bias from the file" in note
+    assert "2 start at weight 1" in note
+
+
+@pytest.mark.parametrize("told_by", ["cfg", "transfer"])
+@pytest.mark.parametrize(
+    ("mine", "theirs", "slugs"),
+    [
+        ([{"type": "Sinusoid2d"}], [], "noenc there, sin2d here"),
+        ([], [{"type": "Sinusoid2d"}], "sin2d there, noenc here"),
+        (RELONLY, [{"type": "RelativeBias", "content": False}], "biasonly there, relonly here"),
+    ],
+)
+def test_b005_encodings_that_no_tensor_shows(
+    mine: list[dict[str, Any]], theirs: list[dict[str, Any]], slugs: str, told_by: str
+) -> None:
+    told = {"type": "RelPosSwin", "position": theirs}
+    meta: dict[str, Any] = {"cfg": f"model = dict(backbone={told!r})"}
+    if told_by == "transfer":
+        meta = {"transfer": {"backbone": told}}
+    content = {"state_dict": backbone(ToyModel(theirs)), "meta": meta}
+    model = ToyModel(mine)
+    for testing in (False, True):
+        with pytest.raises(UserError, match=slugs):
+            WeightSources(model).add_checkpoint("x.pth", content, testing)
+    allowed = WeightSources(model, allow_position_mismatch=True)
+    allowed.add_checkpoint("x.pth", content, False)
+    assert allowed.position_transferred is False
+    WeightSources(ToyModel(theirs)).add_checkpoint("x.pth", content, False)
+
+
+def test_b105_load_from_counts_over_init_cfg(tmp_path: Path) -> None:
+    """The later file is the one that the log names."""
+    first = save(tmp_path / "first.pth", backbone(ToyModel(), ""))
+    model = ToyModel(init_cfg={"type": "Pretrained", "checkpoint": first})
+    sources = WeightSources(model)
+    later = {"state_dict": backbone(ToyModel())}
+    sources.add_checkpoint("later.pth", later, False)
+    sources.add_init_cfgs(verify=False)
+    assert set(sources.by_part()["backbone"]) == {"later.pth"}

@@ -141,6 +141,22 @@ def test_token_counts_that_do_not_fit_the_grid_are_refused() -> None:
         attend(*inputs(Grid((3, 4))), [], Grid((3, 4), prefix=1))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"impl": "flash"}, "impl must be 'auto', 'eager' or 'fused', got 'flash'"),
+        ({"v": torch.zeros(2, 1, 5, 4)}, "5 values for 6 keys"),
+        ({"grid": Grid((2, 3), valid=((1, 1),) * 3)}, "3 regions for 2 images"),
+        ({"key_padding_mask": torch.zeros(6, 2).bool()}, r"\(6, 2\) must be \(B, Nk\) = \(2, 6\)"),
+    ],
+)
+def test_calls_that_contradict_themselves_are_refused(changes: dict, message: str) -> None:
+    tokens = torch.zeros(2, 1, 6, 4)
+    call = {"q": tokens, "k": tokens, "v": tokens, "encodings": [], "grid": Grid((2, 3))}
+    with pytest.raises(ValueError, match=message):
+        attend(**{**call, **changes})
+
+
 @pytest.mark.parametrize("impl", ["eager", "fused"])
 def test_masks_of_every_form_hide_the_same(impl: str) -> None:
     """Bool, additive and key masks; one mask per window repeats over an image-major batch."""

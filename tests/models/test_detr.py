@@ -12,7 +12,7 @@ from relpos_mm.encodings import ContextualRpe, Grid, position_modules
 from relpos_mm.encodings.irpe_buckets import bucket_ids
 from relpos_mm.models import attend
 from relpos_mm.models.detr import valid_tokens
-from relpos_mm.models.transformer_layer import TransformerLayer
+from relpos_mm.models.transformer_layer import TokenFacts, TransformerLayer
 from relpos_mm.transfer import convert
 from relpos_mm.transfer.networks import DETR
 from tests.encodings.reference import FILES, error, facts, read
@@ -44,7 +44,7 @@ def check_layer(path: Path) -> float:
     layer.load_state_dict({k.removeprefix("encoder.layers.0."): v for k, v in ours.items()})
     src, pos = (data[name].transpose(0, 1).clone().requires_grad_() for name in ("src", "pos"))
     grid = Grid((meta["height"], meta["width"]))
-    out = layer(src, grid, pos, data["key_padding_mask"])
+    out = layer(src, TokenFacts(grid, pos, data["key_padding_mask"]))
     out.backward(data["grad_out"].transpose(0, 1))
     errors = [error(out.transpose(0, 1), data["out"])]
     errors += [

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from relpos_mm.encodings import position_modules
+from relpos_mm.encodings import Grid, position_modules
 from relpos_mm.models import RelPosSwin
 from relpos_mm.models.swin_layers import PatchMerging
 from relpos_mm.models.window_attention import WindowAttention
@@ -94,7 +94,7 @@ def test_masked_padding_has_no_influence_and_the_default_follows_the_published_m
             host.proj.weight.copy_(torch.eye(4))
             host.proj.bias.zero_()
         x = torch.full((1, 8, 10, 4), -1.0)  # v = x + 1 = 0 on real tokens, 1 on padding
-        influence[masked] = host(x).abs().max().item()
+        influence[masked] = host(x, Grid((8, 10))).abs().max().item()
     assert influence[True] == 0
     assert influence[False] > 0.1
 

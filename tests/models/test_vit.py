@@ -12,7 +12,7 @@ from mmengine.config import Config
 import relpos_mm  # noqa: F401  registers what the configs name
 from relpos_mm.encodings import Grid, position_slug
 from relpos_mm.models import RelPosViT
-from relpos_mm.models.transformer_layer import GlobalAttention
+from relpos_mm.models.transformer_layer import GlobalAttention, TokenFacts
 from tests.encodings.reference import FILES, error, facts, read
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -47,7 +47,7 @@ def check_attention(path: Path) -> float:
         for key, parameter in named.items():
             parameter.copy_(data[key])
     x = data["x"].requires_grad_()
-    out = layer(x, Grid((meta["height"], meta["width"]), prefix=prefix))
+    out = layer(x, TokenFacts(Grid((meta["height"], meta["width"]), prefix=prefix)))
     out.backward(data["grad_out"])
     errors = [error(out, data["out"]), error(x.grad, data["grad_x"])]
     errors += [error(parameter.grad, data[f"grad_{key}"]) for key, parameter in named.items()]
@@ -126,7 +126,7 @@ def test_grid_shape_matters() -> None:
     model = small([{**IRPE, "init": "xavier"}]).double().eval()
     torch.nn.init.normal_(model.layers[0].attn.position["contextual_rpe"].rpe_k.lookup_table_weight)
     patches = torch.randn(1, 37, 24).double()
-    wide, tall = (model.run(patches, Grid(size, prefix=1)) for size in ((4, 9), (9, 4)))
+    wide, tall = (model.run(patches, TokenFacts(Grid(size, prefix=1))) for size in ((4, 9), (9, 4)))
     assert (wide - tall).abs().max() > 1e-9
 
 

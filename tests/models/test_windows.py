@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from relpos_mm.encodings import Grid
 from relpos_mm.models.window_attention import WindowAttention, window_geometry
 from relpos_mm.models.windows import (
     padded_size,
@@ -18,7 +21,7 @@ from relpos_mm.models.windows import (
     window_plan,
 )
 
-from .files import swin_file
+from .files import arrays, swin_file
 
 RELATIVE = {"type": "RelativeBias"}
 CONTEXT = {"layer": 0, "depth": 1, "grid_size": (8, 8)}
@@ -94,6 +97,18 @@ def test_the_shift_mask_equals_the_published_one() -> None:
     )
 
 
+def test_cutting_and_gluing_equal_detectron2(golden_dir: Path) -> None:
+    data = arrays(golden_dir / "encodings" / "window_partition_pad.npz")
+    x = data["x"]
+    size, window = (x.shape[1], x.shape[2]), (data["windows"].shape[1], data["windows"].shape[2])
+    assert padded_size(size, window) == tuple(data["padded_hw"].tolist())
+    index = window_index(size, window, (0, 0))
+    tokens = F.pad(x.flatten(1), (0, 1))  # the last one stands for padding
+    assert torch.equal(tokens[:, index].view_as(data["windows"]), data["windows"])
+    back = data["windows"].view(len(x), -1)[:, token_slots(index, size[0] * size[1])]
+    assert torch.equal(back.view_as(x), data["back"])
+
+
 def one_hot_attention(mask_padding: bool, dtype: torch.dtype = torch.float64) -> Tensor:
     """Weights ``(80, 80)`` of a shifted block on an 8 x 10 map: q = k = 0, v one-hot."""
     tokens = 80
@@ -111,7 +126,8 @@ def one_hot_attention(mask_padding: bool, dtype: torch.dtype = torch.float64) ->
             parameter.zero_()
         host.qkv.weight[2 * tokens :] = torch.eye(tokens)
         host.proj.weight.copy_(torch.eye(tokens))
-        return host(torch.eye(tokens, dtype=dtype).view(1, 8, 10, tokens))[0].flatten(0, 1)
+        x = torch.eye(tokens, dtype=dtype).view(1, 8, 10, tokens)
+        return host(x, Grid((8, 10)))[0].flatten(0, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -155,7 +171,7 @@ def test_window_attention_equals_the_plain_form(window, size, shifted, mask_padd
     for parameter in host.parameters():
         torch.nn.init.normal_(parameter)
     x = torch.randn(2, *size, 8, dtype=torch.float64)
-    torch.testing.assert_close(host(x), plain_attention(host, x, mask_padding))
+    torch.testing.assert_close(host(x, Grid(size)), plain_attention(host, x, mask_padding))
 
 
 def plain_attention(host: WindowAttention, x: Tensor, mask_padding: bool) -> Tensor:

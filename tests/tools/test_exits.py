@@ -50,6 +50,44 @@ def test_missing_checkpoint(refuse: Callable[..., str]) -> None:
     assert "none.pth: no such file" in refuse(train, CLS, "--cfg-options", *nested)
 
 
+def test_b105_two_sources_of_weights(refuse: Callable[..., str]) -> None:
+    """Which of them a library drops is its own secret."""
+    init = "[dict(type='Pretrained', checkpoint='a.pth')]"
+    Path("two.py").write_text(
+        f"_base_ = '{CLS}'\nmodel = dict(pretrained='b.pth', init_cfg={init})\n"
+    )
+    message = refuse(train, "two.py")
+    assert "model has both pretrained='b.pth' and init_cfg" in message
+    Path("one.py").write_text(f"_base_ = '{CLS}'\nmodel = dict(pretrained='b.pth')\n")
+    assert "b.pth: no such file" in refuse(train, "one.py")
+
+
+def test_b106_arguments_of_other_code_bases(refuse: Callable[..., str]) -> None:
+    Path("old.py").write_text(
+        f"_base_ = '{CLS}'\nmodel = dict(backbone=dict(embed_dim=48, ape=True, widow_size=7))\n"
+    )
+    message = refuse(train, "old.py")
+    assert "error: model.backbone: RelPosSwin got unknown arguments" in message
+    for hint in ("embed_dim -> embed_dims=", "ape -> position=", "did you mean window_size?"):
+        assert hint in message
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model = dict(", "SyntaxError"),
+        ("_base_ = 'none.py'", "none.py"),
+        ("x = 1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_broken_configs(refuse: Callable[..., str], text: str, said: str) -> None:
+    Path("broken.py").write_text(text)
+    message = refuse(train, "broken.py")
+    assert message.startswith("error: broken.py: not a readable config")
+    assert said in message
+
+
 def test_missing_data(refuse: Callable[..., str], in_workspace: Workspace) -> None:
     (in_workspace.path / "data" / "bdpq").unlink()
     message = refuse(train, CLS)

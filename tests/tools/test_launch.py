@@ -63,6 +63,32 @@ def test_b089_a_used_port_is_refused_where_the_processes_meet(clean: pytest.Monk
         meeting_point()
 
 
+def test_numbers_of_machines_that_cannot_meet(
+    clean: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for settings, message in (
+        ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK=2 must be below NNODES=2"),
+        ({"NNODES": "0", "NODE_RANK": "0"}, "NODE_RANK=0 must be below NNODES=0"),
+        ({"NNODES": "1", "PORT": "0"}, "PORT=0 names no port"),
+        ({"PORT": "70000"}, "PORT=70000 cannot be used"),
+    ):
+        for name, value in settings.items():
+            clean.setenv(name, value)
+        with pytest.raises(UserError, match=message):
+            meeting_point()
+    clean.setenv("NNODES", "2")
+    clean.setenv("NODE_RANK", "1")
+    assert "--master_addr=127.0.0.1" in meeting_point()
+    assert "MASTER_ADDR is not set" in capsys.readouterr().out
+
+
+def test_more_processes_than_gpus(clean: pytest.MonkeyPatch) -> None:
+    clean.setattr("torch.cuda.is_available", lambda: True)
+    clean.setattr("torch.cuda.device_count", lambda: 1)
+    with pytest.raises(UserError, match="2 processes need as many GPUs, this machine shows 1"):
+        launch(["2", "train", CLS])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"), [(["0", "train"], "positive"), (["2", "x"], "train or test")]
 )
@@ -82,6 +108,22 @@ def test_b088_the_environment_wins_over_either_spelling(
     monkeypatch.delenv("LOCAL_RANK")
     apply_run_flags(Config({}), args)
     assert os.environ["LOCAL_RANK"] == "1"
+
+
+def test_b088_torchrun_alone_is_enough(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Or each process would train by itself, into one folder."""
+    environ = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "here", "RANK": "0", "LOCAL_RANK": "0"}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    cfg = Config({})
+    apply_run_flags(cfg, run_parser("").parse_args([CLS]))
+    assert cfg.launcher == "pytorch"
+    assert "Started by torchrun" in capsys.readouterr().out
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    apply_run_flags(cfg, run_parser("").parse_args([CLS]))
+    assert cfg.launcher == "none"
 
 
 def test_slurm_gets_the_whole_command(workspace: Workspace) -> None:
@@ -126,7 +168,7 @@ def test_slurms_variables_become_torchs(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_process_that_dies_ends_the_run_with_its_reason(
     tmp_path: Path, repo_root: Path, end: str
 ) -> None:
-    """Within a minute, where the other process would wait for half an hour."""
+    """Within a minute after the start, where the other process would wait for half an hour."""
     script = tmp_path / "dying.py"
     script.write_text(DYING)
     call = (
@@ -140,6 +182,7 @@ def test_a_process_that_dies_ends_the_run_with_its_reason(
         text=True,
         env={**os.environ, "PYTHONPATH": str(repo_root)},
         check=False,
+        timeout=60 + 120,  # a slow machine takes its time to import torch
     )
     assert done.returncode == 2
     how = "by SIGKILL" if end == "kill" else "with exit code 2"

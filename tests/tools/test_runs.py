@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+
+from relpos_mm.engine.cli import load_config
+from relpos_mm.engine.predictor import Predictor
 
 from .conftest import Workspace, mini_options
 
@@ -39,6 +44,8 @@ def test_b085_train_evaluate_and_predict(workspace: Workspace, family: str) -> N
     assert len(list((workspace.path / "t").glob(DRAWN[family]))) == 7
     assert (workspace.path / "found.pkl").stat().st_size > 0
 
+    _agrees_with_api(workspace, config, checkpoint)
+
     if family == "cls":  # the same seed, loader processes included; another seed
         workspace.ok("train.py", config, "--work-dir", "b", *mini_options(2))
         workspace.ok("train.py", config, "--work-dir", "c", *mini_options(2, seed=2))
@@ -46,8 +53,29 @@ def test_b085_train_evaluate_and_predict(workspace: Workspace, family: str) -> N
     _predict(workspace, config, checkpoint, family)
 
 
+def _agrees_with_api(workspace: Workspace, config: str, checkpoint: str) -> None:
+    """What the test wrote of its batches is what Python gets for each picture alone."""
+    cfg = load_config(str(workspace.root / config))
+    predictor = Predictor(cfg, str(workspace.path / checkpoint), "cpu")
+    tested = pickle.loads((workspace.path / "found.pkl").read_bytes())
+    assert len(tested) == 7
+    for record in tested:
+        _, sample = predictor(workspace.path / record["img_path"])
+        ours = sample.to_dict()
+        if "pred_instances" in record:  # in order of scores, which are close to equal here
+            theirs, ours = record["pred_instances"], ours["pred_instances"]
+            torch.testing.assert_close(theirs["scores"], ours["scores"], atol=1e-4, rtol=1e-4)
+        elif "pred_sem_seg" in record:
+            same = record["pred_sem_seg"]["data"] == ours["pred_sem_seg"]["data"]
+            assert same.float().mean() > 0.999, "but for ties"
+        else:
+            torch.testing.assert_close(
+                record["pred_score"], ours["pred_score"], atol=1e-4, rtol=1e-4
+            )
+
+
 def _predict(workspace: Workspace, config: str, checkpoint: str, family: str) -> None:
-    """All forms of pictures, bad ones among them, in one call."""
+    """B079: all forms of pictures, bad ones among them, in one call."""
     folder = workspace.path / "odd"
     folder.mkdir()
     colour = np.zeros((45, 70, 3), np.uint8)
@@ -108,6 +136,7 @@ def test_b043_resume_continues_as_if_unbroken(workspace: Workspace) -> None:
 
 
 def test_b084_two_processes_train_and_evaluate(workspace: Workspace) -> None:
+    """B040: SyncBN on CPU, in two processes and in one."""
     config = "configs/mini/upernet_swin_t_relonly.py"
     options = mini_options(2, model__decode_head__norm_cfg__type="SyncBN")
     log = workspace.ok("dist_train.sh", config, "2", "--work-dir", "two", *options)

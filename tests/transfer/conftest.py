@@ -1,9 +1,11 @@
-"""Keeps mmengine's logger alive over tests that replace the screen."""
+"""Keeps mmengine's logger alive over tests that replace the screen, and expected warnings quiet."""
 
 from __future__ import annotations
 
 import pytest
 from mmengine.logging import MMLogger
+
+from tests.quiet import stretched_tables_are_meant  # noqa: F401
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -11,10 +12,12 @@ import pytest
 import torch
 
 from relpos_mm.models import RelPosSwin
-from relpos_mm.transfer import convert
+from relpos_mm.transfer import LAYOUTS, convert
 from relpos_mm.transfer.describe import describe
+from relpos_mm.transfer.files import read_checkpoint, write_safetensors
 
 from .helpers import backbone_config, build, same_tensors
+from .test_files import write_strangers
 from .test_refusals import official, write_config
 
 
@@ -132,6 +135,93 @@ def test_inspect(tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
     meta = {"dataset_meta": {"classes": ("cat", "dog")}}
     torch.save({"state_dict": build().state_dict(), "meta": meta}, tmp_path / "detector.pth")
     assert describe(tmp_path / "detector.pth").num_classes == 2
-    (tmp_path / "cut.pth").write_bytes((tmp_path / "swin.pth").read_bytes()[:5000])
-    assert tool.main(["--inspect", str(tmp_path / "swin.pth"), str(tmp_path / "cut.pth")]) == 2
-    assert "cannot be used: the file is cut or damaged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_inspect_knows_every_layout(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    ours = build(out_indices=(1,)).state_dict()
+    write_safetensors(tmp_path / "f.safetensors", convert(ours, target=layout))
+    assert tool.main(["--inspect", str(tmp_path / "f.safetensors")]) == 0
+    facts = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:])
+    assert (facts["layout"], facts["encoding"], facts["kind"]) == (layout, "relonly", "classifier")
+    assert (facts["window"], facts["num_heads"]) == ("['4x4', '4x4']", "[2, 4]")
+    assert facts["safe"] == "True"
+
+
+def test_inspect_says_one_line_of_what_cannot_be_used(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strangers = write_strangers(tmp_path)
+    torch.save({"conv1.weight": torch.zeros(8, 3, 7, 7)}, tmp_path / "resnet.pth")
+    torch.save({"optimizer": {"lr": 0.1}}, tmp_path / "optimizer.pth")
+    torch.save([torch.zeros(1)], tmp_path / "list.pth")
+    strangers |= {
+        "resnet.pth": "no Swin backbone in any known layout .*conv1.weight",
+        "optimizer.pth": "no tensors found, only the keys optimizer",
+        "list.pth": "a list is not a state dict",
+    }
+    assert tool.main(["--inspect", *(str(tmp_path / name) for name in strangers)]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(strangers)
+    for line, (name, message) in zip(lines, strangers.items(), strict=True):
+        assert re.match(f"{tmp_path}/{name}: cannot be used: {message}", line), line
+
+
+def test_what_is_written_replaces_neither_source_nor_folder(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(write_config(tmp_path / "config.py"))
+    source = tmp_path / "swin.pth"
+    torch.save(official(), source)
+    before = source.read_bytes()
+    for out, message in (
+        (source, "is the file that is read"),
+        (tmp_path, "a folder; give the name"),
+        (tmp_path / "swin.pth" / "out.pth", "cannot be written"),
+    ):
+        for way in (["--config", config], ["--to", "mm"]):
+            assert tool.main([str(source), str(out), *way]) == 2
+            assert f"refused: {out}: {message}" in capsys.readouterr().err
+    assert source.read_bytes() == before
+    out = str(tmp_path / "out.safetensors")
+    assert tool.main([str(source), out, "--config", config]) == 2
+    assert "load_from reads .pth alone" in capsys.readouterr().err
+    assert tool.main([str(source), out, "--to", "mm"]) == 0
+    assert same_tensors(read_checkpoint(out)["state_dict"], convert(official(), target="mm"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--grid", "0", "4"], "--grid 0 4: both sides must be at least 1"),
+        (["--window", "7", "-7"], "--window 7 -7: both sides must be"),
+        (["--prefix-tokens", "-1"], "--prefix-tokens -1: must be 0 or more"),
+    ],
+)
+def test_impossible_numbers(
+    tool: ModuleType,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    torch.save(official(), tmp_path / "swin.pth")
+    assert tool.main([str(tmp_path / "swin.pth"), "--dry-run", "--to", "mm", *words]) == 2
+    assert f"refused: {message}" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_message(
+    tool: ModuleType,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.save(official(), tmp_path / "swin.pth")
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(torch, "save", lambda *_: (_ for _ in ()).throw(full))
+    out = tmp_path / "out.pth"
+    assert tool.main([str(tmp_path / "swin.pth"), str(out), "--to", "mm"]) == 2
+    assert f"refused: {out}: No space left on device" in capsys.readouterr().err
+    assert not out.exists()

@@ -108,6 +108,7 @@ WRAPPERS: dict[str, Callable[[dict[str, Tensor]], object]] = {
     "encoder.": lambda sd: {"encoder." + k: v for k, v in sd.items()},
     "swin.": lambda sd: {"swin." + k: v for k, v in sd.items()},
     "ema": lambda sd: {"state_dict_ema": sd},
+    "module": lambda sd: {"module": sd, "global_steps": 3},
 }
 
 
@@ -174,6 +175,13 @@ def test_doubtful_files_are_refused() -> None:
     with pytest.raises(TransferError, match=r"several backbones.*student.*teacher.*--prefix"):
         convert(twice)
     assert same_tensors(convert(twice, prefix="student"), classifier())
+    apart = {"student": official, "teacher": official, "epoch": 3}
+    with pytest.raises(TransferError, match=r"several backbones.*student.*teacher.*--prefix"):
+        convert(apart)
+    assert same_tensors(convert(apart, prefix="teacher"), classifier())
+    beside = {f"x.backbone.{key}": value for key, value in build().state_dict().items()}
+    with pytest.raises(TransferError, match="are one tensor of the backbone"):
+        convert(beside | {"x.norm1.bias": torch.zeros(16)})
     mixed = official | convert(classifier(), target="torchvision")
     with pytest.raises(
         TransferError, match="mixture of the layouts official and timm and torchvision"

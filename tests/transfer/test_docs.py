@@ -18,6 +18,7 @@ from relpos_mm.models import RelPosSwin
 from relpos_mm.transfer import convert
 
 from .test_cli import tool  # noqa: F401  the fixture
+from .test_networks import state_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = [
@@ -61,6 +62,9 @@ SOURCES: dict[str, Callable[[], dict[str, Any]]] = {
     # 96x96 is the grid that the page's command names
     "swin_ape_384.pth": lambda: official("cls_swin_t_absonly.py", pretrain_img_size=384),
     "swin_tiny_window12.pth": lambda: official("cls_swin_t_relonly.py", window_size=6),
+    "detr_irpe_k.pth": lambda: {
+        "model": convert(state_of("mini/detr_r50_irpe_k"), target="official")
+    },
     "swin_with_ema.pth": lambda: {
         "state_dict": official("cls_swin_t_relonly.py")["model"],
         "state_dict_ema": official("cls_swin_t_relonly.py")["model"],

@@ -13,7 +13,7 @@ import torch
 from mmengine.logging import MessageHub
 
 from relpos_mm.transfer import TransferError
-from relpos_mm.transfer.files import read_checkpoint, sha256_of, write_checkpoint
+from relpos_mm.transfer.files import read_checkpoint, sha256_of, write_checkpoint, write_safetensors
 
 STATE = {"weight": torch.arange(6.0).reshape(2, 3)}
 
@@ -77,16 +77,42 @@ def test_cut_files_are_named(tmp_path: Path, share: float, suffix: str) -> None:
         read_checkpoint(path)
 
 
+def write_strangers(folder: Path) -> dict[str, str]:
+    """Files that hold no weights; name -> what is said of each."""
+    (folder / "page.pth").write_text("<!DOCTYPE html>")
+    (folder / "pointer.pth").write_text("version https://git-lfs.github.com/spec/v1\noid sha256")
+    (folder / "index.json").write_text('{"metadata": {}}')
+    (folder / "folder.pth").mkdir()
+    np.savez(folder / "arrays.npz", weight=np.zeros(3))
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(folder / "script.pt"))
+    torch.save({"x": Runs()}, folder / "evil.pth")
+    torch.save({"state_dict": STATE}, folder / "cut.pth")
+    os.truncate(folder / "cut.pth", 500)
+    return {
+        "absent.pth": "no such file",
+        "page.pth": "neither a torch checkpoint nor .safetensors .*DOCTYPE",
+        "pointer.pth": ".*git lfs pull",
+        "index.json": "a json text",
+        "folder.pth": "a folder; give",
+        "arrays.npz": "a zip archive, but no torch checkpoint .*weight.npy",
+        "script.pt": "a TorchScript program, which is code",
+        "evil.pth": "a pickle that runs code",
+        "cut.pth": "the file is cut or damaged.*500 bytes",
+    }
+
+
 def test_other_files_are_named(tmp_path: Path) -> None:
-    (tmp_path / "page.pth").write_text("<!DOCTYPE html>")
-    (tmp_path / "pointer.pth").write_text("version https://git-lfs.github.com/spec/v1\noid sha256")
-    for name, message in (
-        ("absent.pth", "no such file"),
-        ("page.pth", r"neither a torch checkpoint nor .safetensors.*DOCTYPE"),
-        ("pointer.pth", "git lfs pull"),
-    ):
-        with pytest.raises(TransferError, match=message):
+    for name, message in write_strangers(tmp_path).items():
+        with pytest.raises(TransferError, match=f"{name}: {message}"):
             read_checkpoint(tmp_path / name)
+
+
+def test_the_content_counts_and_not_the_name(tmp_path: Path) -> None:
+    torch.save({"state_dict": STATE}, tmp_path / "torch.safetensors")
+    write_safetensors(tmp_path / "safe.pth", STATE)
+    for name in ("torch.safetensors", "safe.pth"):
+        read = read_checkpoint(tmp_path / name)
+        assert torch.equal(read["state_dict"]["weight"], STATE["weight"])
 
 
 def test_safetensors(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from relpos_mm.encodings import Grid
 from relpos_mm.encodings.resize import resize_absolute, resize_bias_table
 from relpos_mm.transfer import Options, Report, TransferError, convert
 from relpos_mm.transfer.run import fit_checkpoint
@@ -256,3 +257,25 @@ def test_averaged_weights() -> None:
     assert torch.equal(run(swapped, dense())[1][name], average[name])
     with pytest.raises(TransferError, match=r"file.pth: no averaged weights"):
         run(raw, dense(), ema=True)
+
+
+def test_b006_a_flat_embedding_serves_pictures_of_any_size() -> None:
+    """One shape everywhere, and the file's own values at the pre-training size."""
+    official = convert(build("absonly", out_indices=(1,)).state_dict(), target="official")
+    flat = official["absolute_pos_embed"]
+    assert flat.shape == (1, 64, 8)
+    _, state = run({"model": official}, dense("absonly"))
+    state = {key.removeprefix("backbone."): value for key, value in state.items()}
+    model = build("absonly")
+    model.load_state_dict(state, strict=False)
+    encoding = model.position["absolute_table"]
+    added = encoding.embed(torch.zeros(1, 8, 8, 8), Grid((8, 8)))
+    assert torch.equal(added.flatten(1, 2), flat)
+    for size in ((32, 32), (48, 64), (33, 65), (4, 96)):
+        outs = model(torch.randn(1, 3, *size))
+        assert outs[0].shape[2:] == (-(-size[0] // 4), -(-size[1] // 4))
+        assert all(out.isfinite().all() for out in outs)
+    again = build("absonly")
+    again.load_state_dict(model.state_dict())
+    assert encoding.absolute_pos_embed.shape == (1, 8, 8, 8)
+    assert same_tensors(again.state_dict(), model.state_dict())

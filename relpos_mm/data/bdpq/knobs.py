@@ -23,8 +23,8 @@ Range = tuple[int, int]
 class Knobs:
     """Sizes, counts and difficulty. Pixels where a name ends in `_px`, whole percents for `_pct`.
 
-    Ranges include both ends. The defaults were calibrated, see docs/data.md; a study changes one
-    knob at a time.
+    Ranges include both ends. The defaults were calibrated, see docs/calibration.md; a study
+    changes one knob at a time.
     """
 
     cls_px: int = 48

@@ -22,7 +22,8 @@ def read_json(path: Path) -> tuple[Entry | None, list[Finding]]:
     """Reads a json object; anything else is a finding."""
     remedy = "Write it again, or unpack it anew"
     try:
-        content = json.loads(path.read_bytes())
+        # pycocotools reads UTF-8 and refuses a byte-order mark
+        content = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError:
         return None, [error("json-missing", path, "there is no such file", "Put it there")]
     except (OSError, ValueError, RecursionError) as reason:

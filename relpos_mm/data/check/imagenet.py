@@ -35,12 +35,17 @@ class Folder:
     loose: int
 
 
+def is_picture(name: str) -> bool:
+    """Whether mmpretrain reads a file of this name; hidden ones it does not."""
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
 def look_into(folder: Path) -> Folder:
     """Lists a folder without going deeper."""
     with os.scandir(folder) as entries:
         listing = [(entry.name, entry.is_dir()) for entry in entries]
     classes = tuple(sorted(name for name, is_folder in listing if is_folder))
-    loose = sum(not deep and name.lower().endswith(SUFFIXES) for name, deep in listing)
+    loose = sum(not deep and is_picture(name) for name, deep in listing)
     return Folder(classes, loose)
 
 
@@ -101,7 +106,7 @@ def _class_pictures(place: Path, outcome: Outcome) -> list[Path]:
             Path(here) / file
             for here, _, files in os.walk(place / name, followlinks=True)
             for file in sorted(files)
-            if file.lower().endswith(SUFFIXES)
+            if is_picture(file)
         ]
         pictures += inside
         if not inside:

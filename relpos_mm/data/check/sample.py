@@ -66,7 +66,10 @@ class CheckedPipeline:
                 raise  # of a pipeline within this one
             except Exception as reason:  # whatever it is, the file must be named
                 what = f"{type(reason).__name__}: {reason}".removeprefix("_Refused: ")
-                if "img" in unread and Path(path).is_file() and is_cut(Path(path)):
+                file, label = path, data.get("seg_map_path")
+                if label and unread == {"gt_seg_map"} and "Annotations" in type(step).__name__:
+                    file, place = str(label), f"{label}, labels of {place}"
+                if unread and Path(file).is_file() and is_cut(Path(file)):
                     what = _CUT
                 raise BadSample(f"{place}, {type(step).__name__}: {what}") from reason
         return result

@@ -182,6 +182,15 @@ def test_no_coco_file_at_all(write_coco: Write, text: str) -> None:
     assert all(finding.file == str(path) for finding in outcome.findings if finding.is_error)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
+def test_text_that_pycocotools_cannot_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"images": [], "note": "é"}', encoding=encoding)
+    content, findings = read_json(path)
+    assert content is None
+    assert only(findings, "json-unreadable").file == str(path)
+
+
 def test_absent_json_is_named() -> None:
     content, findings = read_json(Path("nowhere.json"))
     assert content is None

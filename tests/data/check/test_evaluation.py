@@ -45,6 +45,7 @@ PERFECT = predicted(1, [[2, 2, 12, 12], [20, 5, 30, 15]], [0.5, 0.6])
 
 
 def test_empty_pictures_count_in_evaluation(content: dict[str, Any], write_coco: Write) -> None:
+    """B051, B053: a wrong box on an empty picture costs its class, under the right name."""
     path = write_coco(content)
     scores = []
     for wrong in ([], [[1.0, 1.0, 9.0, 9.0]]):

@@ -20,11 +20,7 @@ NAMES = ("n01", "n02", "n03", "n04")
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Four classes, and a flat validation folder with a list whose order is proved."""
-    root = write_imagenet_tree(tmp_path / "imagenet", num_classes=4, num_val=4)
-    (root / "meta/synsets.txt").write_text(
-        "".join(f"{path.name}\n" for path in sorted((root / "train").iterdir()))
-    )
-    return root
+    return write_imagenet_tree(tmp_path / "imagenet", num_classes=4, num_val=4)
 
 
 def test_sound_tree_passes_and_is_summed_up(tree: Path) -> None:
@@ -121,3 +117,16 @@ def test_damaged_picture_and_empty_class_are_named(tree: Path) -> None:
     findings = check_imagenet(tree, ONE).findings
     assert rules(findings) == ["class-empty", "picture-truncated"]
     assert findings[1].file == str(first)
+
+
+def test_hidden_files_are_left_alone_as_the_reader_does(tree: Path) -> None:
+    for place in ("train/n00000001", "val"):
+        (tree / place / "._copy.JPEG").write_bytes(b"no picture")
+    (tree / "meta/val.txt").rename(tree / "meta/list.txt")
+    for number, picture in enumerate(sorted((tree / "val").glob("ILSVRC*")), 1):
+        folder = tree / f"val/n0000000{number}"
+        folder.mkdir()
+        picture.rename(folder / picture.name)
+    outcome = check_imagenet(tree, ONE, num_classes=4)
+    assert outcome.findings == []
+    assert outcome.counts["pictures in train"] == outcome.counts["pictures in val"] == 4

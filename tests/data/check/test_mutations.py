@@ -28,7 +28,7 @@ STEADY = settings(
     derandomize=True,
     deadline=None,
     max_examples=50,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 JUNK = st.recursive(
     st.none()

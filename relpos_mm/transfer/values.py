@@ -1,0 +1,25 @@
+"""Whether the values of a tensor can be weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def value_fault(value: Tensor) -> str:
+    """What is wrong with the values of a weight; empty when nothing is."""
+    if not value.is_floating_point():
+        return f"{_name(value)} in the file, which is no weight; a quantised file cannot be used"
+    wrong = value.numel() - int(torch.isfinite(value.float()).sum())
+    if wrong:
+        return f"{wrong} of {value.numel()} values are NaN or infinite; the file's training failed"
+    return ""
+
+
+def precision_note(value: Tensor) -> str:
+    """What the report says of weights in another precision than float32."""
+    return "" if value.dtype == torch.float32 else f", stored as {_name(value)}"
+
+
+def _name(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
