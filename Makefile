@@ -9,7 +9,7 @@ PYTEST := $(ONE_THREAD) $(VENV_PYTHON) -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := default
-.PHONY: default help setup demo demo-seg demo-detr test nightly bench lint clean
+.PHONY: default help setup demo demo-seg demo-detr study study-smoke test nightly bench lint clean
 
 default: setup
 	@$(MAKE) --no-print-directory help
@@ -32,6 +32,12 @@ demo-seg: setup ## the same with UperNet
 
 demo-detr: setup ## train and evaluate DETR with iRPE in its encoder on the embedded data
 	$(VENV_PYTHON) tools/demo.py --task detr --work-dir work_dirs/demo_detr
+
+study: setup ## run the embedded sign-flip study, or go on with it: about four hours
+	$(VENV_PYTHON) tools/study.py run sign_flip_mini
+
+study-smoke: setup ## every step of a study with tiny schedules
+	$(VENV_PYTHON) tools/study.py run smoke
 
 test: setup ## unit tests, then the short trainings
 	$(PYTEST) -n $(JOBS) -m "not train and not nightly"

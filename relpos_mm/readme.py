@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,34 @@ def render_results(records: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def update_readme(readme: str, records: Mapping[str, Mapping[str, Any]]) -> str:
+def render_study(brief: Mapping[str, Any]) -> str:
+    """Return a study's verdicts and results, from its report's ``summary.json``, as Markdown."""
+    lines = [f"**{brief['title']}**", ""]
+    for text in brief["text"]:
+        lines += [text, ""]
+    for table in brief["tables"]:
+        lines += [_row(table["head"]), _row(["---"] * len(table["head"]))]
+        lines += [*map(_row, table["rows"]), ""]
+        if table["caption"]:
+            lines += [f"{table['caption']}.", ""]
+    return "\n".join(lines).rstrip()
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def load_studies(folder: str | Path) -> list[dict[str, Any]]:
+    """Return the studies whose reports are kept as ``FOLDER/NAME/summary.json``."""
+    files = sorted(Path(folder).glob("*/summary.json"))
+    return [brief for file in files for brief in json.loads(file.read_text())]
+
+
+def update_readme(
+    readme: str,
+    records: Mapping[str, Mapping[str, Any]],
+    studies: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Return the README's text with the block between the markers rendered anew.
 
     Raises:
@@ -100,7 +127,8 @@ def update_readme(readme: str, records: Mapping[str, Mapping[str, Any]]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise UserError(f"README.md: the markers {BEGIN} and {END} are missing; put them back")
-    return f"{before}{begin}\n{render_results(records)}\n{end}{after}"
+    blocks = "\n\n".join([render_results(records), *map(render_study, studies)])
+    return f"{before}{begin}\n{blocks}\n{end}{after}"
 
 
 def load_records(folder: str | Path) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,13 @@ import pytest
 
 from relpos_mm.engine.errors import UserError
 from relpos_mm.pictures import contact_sheet
-from relpos_mm.readme import load_records, record_demo, render_results, update_readme
+from relpos_mm.readme import (
+    load_records,
+    load_studies,
+    record_demo,
+    render_results,
+    update_readme,
+)
 
 RESULT = {
     "phase": "train",
@@ -29,7 +35,8 @@ RESULT = {
 
 def test_readme_equals_its_records(repo_root: Path) -> None:
     readme = (repo_root / "README.md").read_text()
-    assert update_readme(readme, load_records(repo_root / "docs" / "results")) == readme, (
+    records, studies = (repo_root / "docs" / name for name in ("results", "studies"))
+    assert update_readme(readme, load_records(records), load_studies(studies)) == readme, (
         "run: python tools/update_readme.py"
     )
 
@@ -54,6 +61,18 @@ def test_table_shows_measured_metrics_with_protocol_and_leaves_out_missing_ones(
         "| detection | cascade scratch | relonly | box AP 0.512, mIoU 41.3 % | some-protocol | 3 "
         "| 1.5 |"
     )
+
+
+def test_studies_stand_below_the_demos_table() -> None:
+    table = {"head": ["pair", "verdict"], "rows": [["a - b", "undecided"]], "caption": "why"}
+    brief = {"study": "s", "title": "A study", "text": ["Level: mechanism."], "tables": [table]}
+    old = "x <!-- results:begin --> <!-- results:end --> y"
+    new = update_readme(old, {"detection": {"cascade": RESULT}}, [brief])
+    block = (
+        "| pair | verdict |\n| --- | --- |\n| a - b | undecided |\n\nwhy.\n<!-- results:end --> y"
+    )
+    assert new.endswith(block)
+    assert "**A study**\n\nLevel: mechanism." in new
 
 
 def test_readme_without_markers_is_refused() -> None:

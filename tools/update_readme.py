@@ -1,4 +1,4 @@
-"""Render README.md's results from docs/results/, where tools/demo.py --record keeps them."""
+"""Render README.md's results: docs/results/ (tools/demo.py --record), docs/studies/ (reports)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from relpos_mm.engine.errors import UserError
-from relpos_mm.readme import load_records, update_readme
+from relpos_mm.readme import load_records, load_studies, update_readme
 
 
 def main() -> int:
@@ -18,7 +18,9 @@ def main() -> int:
     readme = root / "README.md"
     old = readme.read_text()
     try:
-        new = update_readme(old, load_records(root / "docs" / "results"))
+        new = update_readme(
+            old, load_records(root / "docs" / "results"), load_studies(root / "docs" / "studies")
+        )
     except UserError as error:
         print(f"update_readme: {error}", file=sys.stderr)
         return 2

@@ -20,6 +20,7 @@ from mmengine.runner import Runner
 from relpos_mm.data import data_hash
 
 from .facts import bare_model, encoding_fact, parameter_fact, uses_tta
+from .measuring import peak_memory_mib, precision_fact, training_rate
 from .metric_names import paper_name
 from .saving import write_atomically
 from .start_report import StartReportHook
@@ -33,8 +34,11 @@ _PACKAGES = {
     "mmseg": "onedl-mmsegmentation",
     "mmpretrain": "onedl-mmpretrain",
 }
-# Where and how a run is started, as opposed to what it computes.
-_NOT_HASHED = ("work_dir", "launcher", "resume", "model_wrapper_cfg", "collect_device")
+# Where and how a run is started and what it leaves there, as opposed to what it computes.
+_NOT_HASHED = (
+    *("work_dir", "launcher", "resume", "model_wrapper_cfg", "collect_device"),
+    *("outfile_prefix", "counts_file"),
+)
 
 
 @HOOKS.register_module()
@@ -83,7 +87,10 @@ class ResultHook(Hook):
         trained = _read(Path(runner.work_dir) / self.filename)
         if trained.get("phase") == "train":
             name = record["protocol"].get("name", "test")
-            keys = ("metrics", "protocol", "cost", "checkpoint", "config_sha256", "data_sha256")
+            keys = (
+                *("metrics", "protocol", "precision", "cost"),
+                *("checkpoint", "config_sha256", "data_sha256"),
+            )
             trained.setdefault("tests", {})[name] = {key: record[key] for key in keys}
             record = trained
         self._write(runner, record)
@@ -107,15 +114,20 @@ class ResultHook(Hook):
             "protocol": dict(
                 cfg.get("tta_protocol" if uses_tta(runner.model) else "protocol") or {}
             ),
+            "precision": precision_fact(runner, phase),
             "cost": {
                 "wall_s": round(time.monotonic() - self._start, 1),
+                "train_pictures_per_s": training_rate(runner) if phase == "train" else None,
+                "peak_memory_mib": peak_memory_mib(),
                 "params": counts["total"],
                 "params_position": counts["position"],
+                "params_position_pct": 100 * counts["position"] / max(counts["total"], 1),
                 "processes": runner.world_size,
                 "device": _device(),
             },
             "config": cfg.filename,
             "config_sha256": config_sha256(cfg),
+            "config_content": hashed_content(cfg),
             "data_sha256": data_hash(cfg),
             "versions": _versions(),
             "start": report.facts if report else None,
@@ -140,8 +152,13 @@ def finite_or_none(value: Any) -> float | None:
 
 def config_sha256(cfg: Config) -> str:
     """Return the hash of the resolved config without the keys that only place a run."""
-    content = _hashed(cfg.to_dict())
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+    content = json.dumps(hashed_content(cfg), sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def hashed_content(cfg: Config) -> dict[str, Any]:
+    """Return the resolved config as plain values, without the keys that only place a run."""
+    return _hashed(cfg.to_dict())
 
 
 def _hashed(node: Any) -> Any:

@@ -1,0 +1,197 @@
+"""The parts of a report behind the verdicts: pictures, breakdown, cost, what is missing, how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from . import figures
+from .analysis import Analysis, Comparison, mean_and_spread
+from .cell import Cell
+from .images import ImageSpread, has_hotcoco, image_spread, typical
+from .samples import sample_figure
+from .sections import NOTHING, Section, Table, number, place_of, scale, title_of
+from .state import FINISHED, log_tail, state_of
+
+
+def image_variance(analysis: Analysis) -> Section:
+    """Seeds and pictures apart."""
+    section = Section("Two sources of chance, apart")
+    section.text.append(
+        "Seeds: standard deviation of the difference over seeds. Pictures: median over seeds of "
+        "the standard error of one seed's difference when the pictures are resampled (AP by "
+        "hotcoco, mIoU from the pixel counts of each picture)."
+    )
+    if not has_hotcoco():
+        section.text.append("AP over pictures needs hotcoco: pip install 'relpos-mm[report]'.")
+    rows, classes = [], []
+    for line in analysis.comparisons:
+        spreads = list(_spreads(line))
+        if not spreads:
+            continue
+        error, name = typical(spreads), title_of(line.metric)
+        place = place_of(line.group)
+        seeds = number(line.difference.spread, line.metric)
+        rows.append([place, name, line.pair, seeds, number(error, line.metric), str(len(spreads))])
+        for label in spreads[0].per_class:
+            found = mean_and_spread([s.per_class.get(label) for s in spreads])
+            mean = None if found is None else found[0]
+            classes.append([place, name, line.pair, label, number(mean, line.metric, sign=True)])
+    head = ["task", "metric", "difference", "over seeds", "over pictures", "seeds used"]
+    section.tables.append(Table(head, rows))
+    if classes:
+        head = ["task", "metric", "difference", "class", "mean"]
+        section.tables.append(Table(head, classes, "by class, mean over seeds"))
+    return section
+
+
+def _spreads(line: Comparison) -> Iterator[ImageSpread]:
+    records = line.group.records
+    for seed in line.difference.seeds:
+        one, other = records[line.variant][seed], records[line.control][seed]
+        if not one.cost or not other.cost:  # a test on another split keeps no evidence
+            continue
+        content = json.loads(other.path.read_text())
+        found = image_spread(one.path.parent, other.path.parent, line.metric, content)
+        if found is not None:
+            yield found
+
+
+def breakdown(analysis: Analysis) -> Section:
+    """All other metrics: sizes, factors, accuracies."""
+    section = Section("Breakdown by size and factor")
+    study = analysis.study
+    for group in analysis.groups:
+        known = dict.fromkeys(
+            metric
+            for seeds in group.records.values()
+            for record in seeds.values()
+            for metric in record.metrics
+        )
+        rows = []
+        for metric in known:
+            values = [
+                mean_and_spread(list(group.values(variant, metric).values()))
+                for variant in study.variants
+            ]
+            if scale(metric) != 1 or metric.endswith("_pct"):
+                means = [number(v[0], metric) if v else NOTHING for v in values]
+                rows.append([title_of(metric), *means])
+        if rows:
+            section.tables.append(Table(["metric", *study.variants], rows, place_of(group)))
+    return section
+
+
+def cost(analysis: Analysis) -> Section:
+    """What each variant costs, and the encoding's share of it."""
+    section = Section("Cost")
+    section.text.append(
+        "Means over seeds. Time depends on what else the machine did; compare it within a task "
+        "only. The encoding's share is that of the parameters."
+    )
+    names = {
+        "wall_s": ("minutes", 1 / 60, ".1f"),
+        "train_pictures_per_s": ("pictures/s in training", 1.0, ".1f"),
+        "peak_memory_mib": ("peak memory, MiB", 1.0, ".0f"),
+        "params": ("parameters", 1.0, ",.0f"),
+        "params_position": ("of the encoding", 1.0, ",.0f"),
+        "params_position_pct": ("encoding's share, %", 1.0, ".3f"),
+    }
+    rows = []
+    for group in analysis.groups:
+        for variant, records in group.records.items():
+            costs = [record.cost for record in records.values() if record.cost]
+            if not costs:
+                continue
+            cells = []
+            for key, (_, factor, form) in names.items():
+                found = mean_and_spread([each.get(key) for each in costs])
+                cells.append(NOTHING if found is None else f"{factor * found[0]:{form}}")
+            device = ", ".join(sorted({str(each.get("device", NOTHING)) for each in costs}))
+            rows.append([place_of(group), variant, *cells, device])
+    head = ["task", "variant", *(title for title, _, _ in names.values()), "device"]
+    section.tables.append(Table(head, rows))
+    return section
+
+
+def curves(analysis: Analysis) -> Section:
+    """Training loss of every variant."""
+    section = Section("Learning curves")
+    for group in analysis.groups:
+        first = next((r for s in group.records.values() for r in s.values()), None)
+        if first is not None and first.cost:  # a test on another split has no curve of its own
+            svg = figures.curves(group)
+            if svg is not None:
+                section.figures.append((f"{place_of(group)}: loss, mean over seeds", svg))
+    if not section.figures:
+        section.text.append("The results came without curve.json, so there is nothing to draw.")
+    return section
+
+
+def samples(analysis: Analysis) -> Section | None:
+    """The same pictures for every variant."""
+    section = Section("The same pictures for every variant")
+    for group in analysis.groups:
+        svg = sample_figure(group)
+        if svg is not None:
+            section.figures.append((f"{place_of(group)}: boxes of score 0.3 and more", svg))
+    return section if section.figures else None
+
+
+def knob(analysis: Analysis) -> Section | None:
+    """Differences against layout strength, where the study has such worlds."""
+    section = Section("Against layout strength")
+    for metric in dict.fromkeys(line.metric for line in analysis.comparisons):
+        for protocol in dict.fromkeys(group.protocol for group in analysis.groups):
+            lines = [
+                line
+                for line in analysis.comparisons
+                if line.metric == metric and line.group.protocol == protocol
+            ]
+            svg = figures.knob(lines, title_of(metric))
+            if svg is not None:
+                section.figures.append((f"{title_of(metric)}, {protocol}", svg))
+    return section if section.figures else None
+
+
+def missing(analysis: Analysis, cells: list[Cell]) -> Section:
+    """What failed, what is not there, and what was left out."""
+    section = Section("Failed and missing cells")
+    have = {
+        (record.task, record.variant, record.seed, record.world)
+        for group in analysis.groups
+        for seeds in group.records.values()
+        for record in seeds.values()
+    }
+    rows = []
+    for cell in cells:
+        if (cell.task, cell.variant, cell.seed, cell.world) in have:
+            continue
+        state = state_of(cell)
+        if state.word != FINISHED:
+            tail = log_tail(cell.path, 3) if state.word == "failed" else ""
+            rows.append([cell.id, state.word, state.step, tail])
+    if rows:
+        section.tables.append(Table(["cell", "state", "step", "end of its log"], rows))
+    else:
+        section.text.append("None.")
+    section.text += [f"Note: {note}." for note in analysis.notes]
+    return section
+
+
+def reproduce(analysis: Analysis, versions: list[str], name: str) -> Section:
+    """How to get the same numbers."""
+    section = Section("Do it again")
+    section.text.append(
+        f"python tools/study.py run {name} trains and reports all of it; the same seed gives the "
+        "same losses bit by bit on the CPU with the same versions. Each result.json holds its "
+        "resolved config and the hashes of config and data."
+    )
+    section.tables.append(Table(["versions that trained the cells"], [[v] for v in versions]))
+    rows = []
+    for group in analysis.groups:
+        conditions = json.loads(group.conditions)
+        data = str(conditions[2] or NOTHING)[:12]
+        rows.append([place_of(group), json.dumps(conditions[0]), json.dumps(conditions[1]), data])
+    section.tables.append(Table(["group", "protocol", "precision", "data"], rows))
+    return section

@@ -1,0 +1,115 @@
+"""The report: Markdown, and one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from relpos_mm.engine.errors import UserError
+
+from . import more_sections, sections
+from .analysis import Analysis, analyse
+from .cell import Cell
+from .figures import numbered
+from .records import collect
+from .sections import Section
+from .spec import Study
+
+
+def write_report(
+    studies: Sequence[Study],
+    results: Sequence[Path],
+    out: Path,
+    cells: Sequence[Cell] | None = None,
+    bootstrap: bool = True,
+) -> list[Path]:
+    """Write ``report.md`` with its figures, ``report.html`` and ``summary.json`` into ``out``.
+
+    Args:
+        studies: What to report; each is a chapter, and nothing is compared across them.
+        results: Result files, or folders of them, copied from elsewhere.
+        out: Folder.
+        cells: The planned cells of all studies; planned anew by default.
+        bootstrap: Also resample pictures, which takes a while.
+
+    Raises:
+        UserError: ``results`` names a path that is not there.
+    """
+    for path in results:
+        if not path.exists():
+            raise UserError(f"--results: {path} does not exist")
+    if cells is None:
+        from .planning import plan  # imports the libraries
+
+        cells = [cell for study in studies for cell in plan(study)]
+    found = collect(studies, cells, results)
+    chapters = []
+    for study in studies:
+        planned = [cell for cell in cells if cell.study == study.name]
+        parts = list(_parts(analyse(study, found), planned, found.versions, bootstrap))
+        chapters.append({"study": study, "parts": parts})
+    environment = Environment(
+        loader=PackageLoader("relpos_mm.study"),
+        autoescape=select_autoescape(["html"]),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return list(_write(environment, chapters, out))
+
+
+def _parts(
+    analysis: Analysis, cells: list[Cell], versions: list[str], bootstrap: bool
+) -> Iterator[Section]:
+    yield sections.summary(analysis)
+    yield sections.rule(analysis)
+    yield sections.results(analysis)
+    yield from sections.differences(analysis)
+    yield from filter(None, [sections.flips(analysis), more_sections.knob(analysis)])
+    if bootstrap:
+        yield more_sections.image_variance(analysis)
+    yield more_sections.breakdown(analysis)
+    yield from filter(None, [more_sections.samples(analysis)])
+    yield more_sections.curves(analysis)
+    yield more_sections.cost(analysis)
+    yield more_sections.missing(analysis, cells)
+    yield more_sections.reproduce(analysis, versions, analysis.study.name)
+
+
+def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) -> Iterator[Path]:
+    out.mkdir(parents=True, exist_ok=True)
+    drawn = 0
+    for chapter in chapters:
+        chapter["files"] = {}
+        for part in chapter["parts"]:
+            for at, (caption, svg) in enumerate(part.figures):
+                drawn += 1
+                svg = numbered(svg, drawn)
+                part.figures[at] = (caption, svg)
+                chapter["files"][svg] = f"figure_{drawn:02}.svg"
+                (out / chapter["files"][svg]).write_text(_alone(svg))
+    brief = [_brief(chapter["study"], chapter["parts"]) for chapter in chapters]
+    (out / "summary.json").write_text(json.dumps(brief, indent=2) + "\n")
+    for name, template in (("report.md", "report.md.txt"), ("report.html", "report.html")):
+        text = environment.get_template(template).render(chapters=chapters)
+        (out / name).write_text(text)
+        yield out / name
+
+
+def _brief(study: Study, parts: Sequence[Section]) -> dict[str, Any]:
+    """Return what the README shows of a study: verdicts and results."""
+    shown = {"In short", "Results"}
+    chosen = [part for part in parts if part.title in shown]
+    tables = [vars(table) for part in chosen for table in part.tables]
+    return {"study": study.name, "title": study.title, "text": chosen[0].text, "tables": tables}
+
+
+def _alone(svg: str) -> str:
+    """Make a figure readable outside the page, on white, whatever the reader's colours."""
+    style = "<style>svg{color:#222;background:#fff}</style>"
+    head, rest = svg.split(">", 1)
+    return f"{head}>{style}{rest}"

@@ -1,0 +1,109 @@
+"""What a person sees of a plan and of a running study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from .cell import Cell
+from .price import Price
+from .runner import Progress
+from .state import FINISHED, RUNNING, State
+
+_SIGN = {
+    "finished": "[green]●[/green]",
+    "running": "[yellow]◐[/yellow]",
+    "failed": "[red]✗[/red]",
+    "half-done": "[yellow]○[/yellow]",
+    "waiting": "[dim]·[/dim]",
+}
+
+
+def overview(cells: Sequence[Cell], states: dict[str, State], price: Price) -> Table:
+    """Return the study as a table of variants by tasks, one sign per seed."""
+    tasks = list(dict.fromkeys((cell.task, cell.world) for cell in cells))
+    table = Table("variant", *(f"{task} {world}".strip() for task, world in tasks))
+    for variant in dict.fromkeys(cell.variant for cell in cells):
+        signs = [
+            " ".join(
+                _SIGN[states[cell.id].word]
+                for cell in cells
+                if (cell.variant, cell.task, cell.world) == (variant, *place)
+            )
+            for place in tasks
+        ]
+        table.add_row(variant, *signs)
+    done = sum(states[cell.id].word == FINISHED for cell in cells)
+    left = price.left({cell.id for cell in cells if states[cell.id].word == FINISHED})
+    table.caption = f"{done} of {len(cells)} cells finished; {left}"
+    return table
+
+
+def running_lines(cells: Sequence[Cell], states: dict[str, State]) -> Table:
+    """Return the cells that run, with the time that each training says it still needs."""
+    table = Table.grid(padding=(0, 2))
+    for cell in cells:
+        state = states[cell.id]
+        if state.word == RUNNING:
+            eta = f"training has {state.eta} to go" if state.eta and state.step == "train" else ""
+            table.add_row(cell.id, state.step, eta)
+    return table
+
+
+class Screen:
+    """Keeps the overview on a terminal up to date; elsewhere one line per change of a cell.
+
+    Args:
+        cells: The cells.
+        price: Gives the price when these cells are finished.
+        console: Where to; standard output by default.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        price: Callable[[set[str]], Price],
+        console: Console | None = None,
+    ) -> None:
+        self.cells, self._price_after = cells, price
+        self._finished: set[str] | None = None
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._live = Live(console=self.console, refresh_per_second=2)
+        self._words: dict[str, str] = {}
+        self._note = ""
+
+    def __enter__(self) -> Screen:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Show how far the study is."""
+        states = progress.states
+        finished = {cell_id for cell_id, state in states.items() if state.word == FINISHED}
+        if self.console.is_terminal:
+            if finished != self._finished:  # what they took prices the rest
+                self._finished, self.price = finished, self._price_after(finished)
+            parts: list[RenderableType] = [
+                overview(self.cells, states, self.price),
+                running_lines(self.cells, states),
+                Text(progress.note),
+            ]
+            self._live.update(Group(*parts))
+            return
+        for cell_id, state in states.items():
+            if self._words.get(cell_id) != state.word:
+                if cell_id in self._words or state.word != "waiting":
+                    self.console.print(f"{cell_id}: {state.word} {state.step}", markup=False)
+                self._words[cell_id] = state.word
+        if progress.note and progress.note != self._note:
+            self.console.print(progress.note, markup=False)
+        self._note = progress.note

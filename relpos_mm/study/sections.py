@@ -1,0 +1,238 @@
+"""The parts of a report as plain data, the same for Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import figures
+from .analysis import Analysis, Comparison, Group, mean_and_spread
+from .paper import PAPERS
+from .stats import ALPHA, UNDECIDED, fewest_seeds
+
+NOTHING = "n/a"
+
+
+@dataclass
+class Table:
+    """A table; ``rows`` hold text, in the order of ``head``."""
+
+    head: list[str]
+    rows: list[list[str]]
+    caption: str = ""
+
+
+@dataclass
+class Section:
+    """A part of the report: paragraphs, tables, and SVG figures with a caption."""
+
+    title: str
+    text: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    figures: list[tuple[str, str]] = field(default_factory=list)
+
+
+def scale(metric: str) -> float:
+    """Return 100 for COCO's fractions, which papers print in per cent, else 1."""
+    return 100.0 if metric.startswith(("box_ap", "mask_ap")) else 1.0
+
+
+def number(value: float | None, metric: str = "", sign: bool = False) -> str:
+    """Return a number as the report prints it; n/a where there is none, never 0."""
+    if value is None:
+        return NOTHING
+    return f"{scale(metric) * value:{'+' if sign else ''}.2f}"
+
+
+def title_of(metric: str) -> str:
+    """Return a metric's name for people."""
+    words = {"ap": "AP", "ap50": "AP50", "ap75": "AP75", "top1": "top-1", "pct": "%"}
+    words |= {"miou": "mIoU", "aacc": "aAcc", "macc": "mAcc", "acc": "accuracy"}
+    return " ".join(words.get(word, word) for word in metric.split("_"))
+
+
+def place_of(group: Group) -> str:
+    """Return task, world and protocol of a group."""
+    world = f", {group.world}" if group.world else ""
+    return f"{group.task}{world} ({group.protocol})"
+
+
+def summary(analysis: Analysis) -> Section:
+    """The verdicts, first."""
+    study = analysis.study
+    rows = [
+        [
+            line.question,
+            line.pair,
+            place_of(line.group),
+            title_of(line.metric),
+            number(line.difference.mean, line.metric, sign=True),
+            str(line.difference.n),
+            line.difference.verdict,
+        ]
+        for line in analysis.comparisons
+        if line.metric == study.tasks[line.group.task].metrics[0]
+    ]
+    section = Section("In short")
+    if study.level == "mechanism":
+        section.text.append(
+            "Level: mechanism. These are small networks on composed pictures: they show how "
+            "encodings work, and say nothing about the size of an effect on COCO or ADE20K."
+        )
+    section.text += [flip_sentence(line) for line in analysis.flips if _main(analysis, line.dense)]
+    head = ["question", "difference", "task", "metric", "mean", "seeds", "verdict"]
+    section.tables.append(Table(head, rows))
+    return section
+
+
+def _main(analysis: Analysis, line: Comparison) -> bool:
+    return line.metric == analysis.study.tasks[line.group.task].metrics[0]
+
+
+def flip_sentence(line: Any) -> str:
+    """Say what may be said about one flip."""
+    chance = line.flip.probability
+    told = (
+        "too few seeds to say how often the signs would differ"
+        if chance is None
+        else f"the signs of the mean differences differ in {chance:.0%} of resampled seeds"
+    )
+    return (
+        f"{line.dense.question}, {line.base.group.task} against {place_of(line.dense.group)}, "
+        f"{title_of(line.dense.metric)}: {line.flip.statement}; {told} (n = {line.flip.n})."
+    )
+
+
+def rule(analysis: Analysis) -> Section:
+    """What was fixed before the data."""
+    sizes = {question.name: len(question.pairs) for question in analysis.study.questions}
+    needed = ", ".join(f"{name}: {size} ({fewest_seeds(size)})" for name, size in sizes.items())
+    return Section(
+        "The rule, stated before the data",
+        [
+            "The unit of evidence is the difference of two variants at the same seed: same order "
+            "of data, same initial values of everything but the encoding. Tasks are never averaged "
+            "and their points are never set against each other; only signs are.",
+            "A difference helps or hurts when its exact two-sided permutation p value, corrected "
+            f"by Holm within its question and metric, is at most {ALPHA:g} and the 95 % interval "
+            "leaves out zero. Everything else is undecided, and one seed always is. Six seeds are "
+            "the fewest with which an exact two-sided test can decide one comparison at 5 % "
+            "(2 / 2^6 = 0.031; five give 0.0625).",
+            f"Comparisons per question, and the seeds that they need: {needed}. Questions are "
+            "families of their own; reading many of them and many metrics, some of them mistaken "
+            "ones are to be expected at 5 % each.",
+            "Numbers are compared only where protocol, precision and data are the same.",
+        ],
+    )
+
+
+def results(analysis: Analysis) -> Section:
+    """The table in the paper's form, the paper's numbers beside ours."""
+    study = analysis.study
+    section = Section("Results")
+    columns: list[tuple[str, Any]] = []
+    for group in analysis.groups:
+        for metric in study.tasks[group.task].metrics:
+            columns.append((f"{title_of(metric)}, {place_of(group)}", (group, metric)))
+    rows = [[title, *_means(study.variants, *at)] for title, at in columns]
+    section.tables.append(
+        Table(["measured here", *study.variants], rows, "mean ± standard deviation (seeds)")
+    )
+    if study.paper:
+        source, published = PAPERS[study.paper]
+        paper_rows = [
+            [
+                f"{column.title} ({column.protocol})",
+                *(number(column.values.get(variant)) for variant in study.variants),
+            ]
+            for column in published
+            if column.task in study.tasks
+        ]
+        section.tables.append(Table(["published", *study.variants], paper_rows, source))
+        section.text.append(
+            "The published numbers were measured under other protocols and stand here to show the "
+            "pattern that is asked about. They are not compared with ours."
+        )
+    return section
+
+
+def _means(variants: Sequence[str], group: Group, metric: str) -> list[str]:
+    cells = []
+    for variant in variants:
+        found = mean_and_spread(list(group.values(variant, metric).values()))
+        if found is None:
+            cells.append(NOTHING)
+            continue
+        mean, spread, n = found
+        about = "" if spread is None else f" ± {number(spread, metric)}"
+        cells.append(f"{number(mean, metric)}{about} ({n})")
+    return cells
+
+
+def differences(analysis: Analysis) -> Iterator[Section]:
+    """One section per group: a table and a figure per metric."""
+    for group in analysis.groups:
+        lines = [line for line in analysis.comparisons if line.group is group]
+        if not lines:
+            continue
+        section = Section(f"Differences: {place_of(group)}")
+        rows = [_difference_row(line) for line in lines]
+        head = ["metric", "difference", "mean", "95 % interval", "seeds", "p", "p, Holm"]
+        head += ["could have shown", "verdict"]
+        section.tables.append(Table(head, rows))
+        for metric in dict.fromkeys(line.metric for line in lines):
+            there = [line for line in lines if line.metric == metric and line.difference.n]
+            if there:
+                svg = figures.differences(there, title_of(metric), scale(metric))
+                section.figures.append((f"{title_of(metric)}: differences at equal seed", svg))
+        yield section
+
+
+def _difference_row(line: Comparison) -> list[str]:
+    found, metric = line.difference, line.metric
+    interval = NOTHING
+    if found.interval is not None:
+        low, high = (number(end, metric, sign=True) for end in found.interval)
+        interval = f"{low} to {high}"
+    return [
+        title_of(metric),
+        line.pair,
+        number(found.mean, metric, sign=True),
+        interval,
+        str(found.n),
+        NOTHING if found.p is None else f"{found.p:.3f}",
+        NOTHING if found.p_holm is None else f"{found.p_holm:.3f}",
+        number(found.detectable, metric) if found.detectable is not None else "nothing",
+        found.verdict if found.n else UNDECIDED,
+    ]
+
+
+def flips(analysis: Analysis) -> Section | None:
+    """The flip, for every dense metric."""
+    if not analysis.flips:
+        return None
+    rows = [
+        [
+            line.dense.question,
+            line.dense.pair,
+            number(line.base.difference.mean, line.base.metric, sign=True),
+            f"{title_of(line.dense.metric)}, {place_of(line.dense.group)}",
+            number(line.dense.difference.mean, line.dense.metric, sign=True),
+            str(line.flip.n),
+            NOTHING if line.flip.probability is None else f"{line.flip.probability:.3f}",
+            line.flip.statement,
+        ]
+        for line in analysis.flips
+    ]
+    head = ["question", "difference", "classification", "dense metric", "dense", "seeds"]
+    head += ["P(signs differ)", "statement"]
+    return Section(
+        "The flip itself",
+        [
+            "P is the share of resampled seeds (the same for both tasks) in which the two mean "
+            "differences have opposite signs. With few seeds it is rough. A flip counts as shown "
+            "only when both verdicts are decided and opposite."
+        ],
+        [Table(head, rows)],
+    )

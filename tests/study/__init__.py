@@ -1,0 +1,1 @@
+"""Tests of the study: planning, running, statistics and report."""

@@ -1,0 +1,128 @@
+"""The planner on the project's own configs."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relpos_mm.engine.cli import load_config
+from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.options import OptionAction
+from relpos_mm.study.cell import Cell
+from relpos_mm.study.planning import plan
+from relpos_mm.study.spec import ROOT, Study, parse_study, read_study
+
+MINI = ROOT / "configs" / "mini"
+
+
+def words(cell: Cell, step: str) -> list[str]:
+    (found,) = [each.argv for each in cell.steps if each.name == step]
+    return list(found)
+
+
+def test_ids_are_stable_and_change_with_what_counts() -> None:
+    study = read_study("smoke")
+    cells = plan(study)
+    assert [cell.id for cell in cells] == [cell.id for cell in plan(study)]
+    assert len({cell.id for cell in cells}) == len(cells) == 6
+    task = study.tasks["classification"]
+    changed = replace(task, options={**task.options, "train_cfg.max_iters": 41})
+    others = plan(replace(study, tasks={**study.tasks, "classification": changed}))
+    # the classifier is another one, and so is everything that starts from it
+    assert not {cell.id for cell in cells} & {cell.id for cell in others}
+
+
+def test_a_dense_cell_starts_from_its_own_classifier_and_keeps_evidence() -> None:
+    cells = {(cell.task, cell.variant): cell for cell in plan(read_study("smoke"))}
+    classifier, dense = cells["classification", "absrel"], cells["segmentation", "absrel"]
+    assert dense.needs == (classifier.id,)
+    start = f"{dense.folder}/start.pth"
+    assert words(dense, "transfer") == [
+        "tools/transfer.py",
+        f"@last:{classifier.folder}",
+        start,
+        "--config",
+        "configs/mini/upernet_swin_t_absrel.py",
+    ]
+    train = words(dense, "train")
+    assert {"--resume", f"load_from={start}", "randomness.seed=1"} <= set(train)
+    assert f"val_evaluator.1.counts_file={dense.folder}/counts.npz" in train
+    shifted = words(dense, "test-val_shift")
+    assert "test_dataloader.dataset.data_prefix.img_path=img/val_shift" in shifted
+    assert "protocol.name=bdpq-val_shift-single-scale" in shifted
+    boxes = words(cells["detection", "noenc"], "train")
+    folder = cells["detection", "noenc"].folder
+    assert f"val_evaluator.outfile_prefix={folder}/predictions" in boxes
+
+
+def test_tools_take_the_options_of_every_step() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cfg-options", nargs="+", action=OptionAction)
+    merged = {}
+    for cell in plan(read_study("smoke")):
+        for step in cell.steps:
+            if cell.variant == "noenc" and "--cfg-options" in step.argv:
+                texts = step.argv[step.argv.index("--cfg-options") :]
+                options = parser.parse_args(texts).cfg_options
+                merged[cell.task, step.name] = load_config(str(ROOT / step.argv[1]), options)
+    assert merged["classification", "train"].train_cfg.max_iters == 40
+    assert merged["detection", "train"].val_evaluator.outfile_prefix.endswith("/predictions")
+    assert merged["segmentation", "train"].val_evaluator[1].counts_file.endswith("/counts.npz")
+    shifted = merged["segmentation", "test-val_shift"]
+    assert shifted.test_dataloader.dataset.data_prefix.seg_map_path == "seg/val_shift"
+    assert shifted.val_dataloader.dataset.data_prefix.seg_map_path == "seg/val"
+    assert shifted.protocol.name == "bdpq-val_shift-single-scale"
+
+
+def test_worlds_move_the_data_and_share_the_classifier() -> None:
+    study = replace(read_study("layout_knob"), variants=("noenc",), seeds=(1,))
+    worlds = {key: study.worlds[key] for key in ("left60.layout000", "all.layout100")}
+    cells = plan(replace(study, worlds=worlds))
+    assert [(cell.task, cell.world) for cell in cells] == [
+        ("classification", ""),
+        ("segmentation", "left60.layout000"),
+        ("segmentation", "all.layout100"),
+    ]
+    assert {cell.needs for cell in cells[1:]} == {(cells[0].id,)}
+    moved = "train_dataloader.dataset.data_root=data/studies/layout_knob/all.layout100/"
+    assert moved in words(cells[2], "train")
+
+
+def two(folder: Path, one: str, other: str) -> Study:
+    base = f'_base_ = "{MINI}/_base_/cls_swin_t.py"\n'
+    for name, text in (("one", one), ("two", other)):
+        (folder / f"{name}.py").write_text(base + text)
+    task = {"config": f"{folder}/{{variant}}.py", "metrics": ["top1_pct"]}
+    content = {"title": "t", "variants": ["one", "two"], "seeds": [1], "control": "one"}
+    return parse_study("t", {**content, "tasks": {"c": task}})
+
+
+RELATIVE = 'model = dict(backbone=dict(position=[dict(type="RelativeBias")]))\n'
+
+
+def test_cells_that_differ_elsewhere_are_refused_with_the_difference(tmp_path: Path) -> None:
+    study = two(
+        tmp_path,
+        "model = dict(backbone=dict(position=[]))\n",
+        RELATIVE + "optim_wrapper = dict(optimizer=dict(lr=0.5))\n",
+    )
+    with pytest.raises(UserError) as refused:
+        plan(study)
+    text = str(refused.value)
+    assert "task c: its cells may differ in `position` and seed only" in text
+    assert f"two.py: optim_wrapper.optimizer.lr is 0.5, but 0.001 in {tmp_path}/one.py" in text
+    assert text.count("\n") == 1
+
+
+def test_equal_encodings_are_no_two_variants(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"two\.py: has the encodings of"):
+        plan(two(tmp_path, RELATIVE, RELATIVE))
+
+
+def test_a_missing_config_is_named() -> None:
+    study = read_study("smoke")
+    with pytest.raises(UserError, match=r"cls_swin_t_nothing\.py"):
+        plan(replace(study, variants=("noenc", "nothing")))

@@ -1,0 +1,223 @@
+"""The report over toy results: what it says, and what it refuses to say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from relpos_mm.engine.errors import UserError
+from relpos_mm.study.analysis import analyse
+from relpos_mm.study.records import collect
+from relpos_mm.study.report import write_report
+from relpos_mm.study.sections import number
+from relpos_mm.study.spec import Study
+
+from .toys import PROTOCOL, toy_cells, toy_study, whole_study, write_result
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def report(study: Study | list[Study], out: Path, results: list[Path] | None = None) -> str:
+    studies = study if isinstance(study, list) else [study]
+    cells = [cell for each in studies for cell in toy_cells(each)]
+    write_report(studies, results or [], out, cells)
+    return (out / "report.md").read_text()
+
+
+def row_of(text: str, *words: str) -> str:
+    rows = [line for line in text.splitlines() if all(word in line for word in words)]
+    assert rows, words
+    return rows[0]
+
+
+def test_a_flip_in_the_data_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    whole_study(study)
+    text = report(study, tmp_path / "out")
+    assert "mechanism" in text
+    assert "helps" in row_of(text, "absolute alone", "top-1", "absonly - noenc")
+    assert "hurts" in row_of(text, "absolute alone", "box AP", "absonly - noenc")
+    assert "undecided" in row_of(text, "absolute on top", "top-1")
+    assert "flip shown; the signs of the mean differences differ in 100%" in text
+    assert "Six seeds are the fewest" in text
+    assert "| 80.22 ± 0.15 (6) | 84.23 ± " in row_of(text, "top-1 %, classification")
+    assert "not compared with ours" in text
+    assert "| ImageNet top-1 (ImageNet-1k val, 224 px, single crop) | 80.10 | 80.50 |" in text
+    assert "| n/a | n/a | n/a | n/a |" in row_of(text, "box AP l")  # never 0
+    assert "1.5" in row_of(text, "classification (toy-val)", "noenc", "1,000")  # 90 s of all starts
+
+
+def test_numbers_of_other_protocols_are_never_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    other = {**PROTOCOL, "flip": True}
+    for seed in study.seeds:
+        write_result(study.folder, "classification", "noenc", seed, {"top1_pct": 80.0})
+        write_result(study.folder, "classification", "absonly", seed, {"top1_pct": 90.0}, other)
+    found = analyse(study, collect([study], toy_cells(study)))
+    assert [line.difference.n for line in found.comparisons] == [0, 0, 0, 0]
+    assert any("are not compared with each other" in note for note in found.notes)
+    text = report(study, tmp_path / "out")
+    assert "helps" not in re.sub(r"helps or hurts", "", text)
+
+
+def test_tests_under_other_protocols_are_groups_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    shifted = {"protocol": {"name": "toy-shift"}, "metrics": {"box_ap": 0.2}, "cost": {}}
+    write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.4}, tests={"s": shifted})
+    found = analyse(study, collect([study], toy_cells(study)))
+    assert {group.protocol for group in found.groups} == {"toy-val", "toy-shift"}
+    assert "20.00 (1)" in row_of(report(study, tmp_path / "out"), "| box AP, detection (toy-shift)")
+
+
+def test_copied_files_join_and_repeats_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 80.0})
+    copied = tmp_path / "copied"
+    write_result(copied, "classification", "absonly", 1, {"top1_pct": 81.0}, study=None)
+    write_result(copied, "classification", "noenc", 1, {"top1_pct": 99.0})
+    write_result(copied, "poetry", "noenc", 1, {"top1_pct": 1.0}, study=None)
+    (copied / "broken.json").write_text("{")
+    found = collect([study], toy_cells(study), [copied])
+    assert {(r.variant, r.metrics["top1_pct"]) for r in found.records} == {
+        ("noenc", 80.0),
+        ("absonly", 81.0),
+    }
+    told = "\n".join(found.notes)
+    assert "left out, the same cell" in told
+    assert "names no task, variant and seed" in told
+    assert "broken.json: cannot be read" in told
+    (line,) = [c for c in analyse(study, found).comparisons if c.difference.n]
+    assert (line.difference.mean, line.difference.verdict) == (1.0, "undecided")
+    with pytest.raises(UserError, match="does not exist"):
+        report(study, tmp_path / "out", [tmp_path / "nowhere"])
+
+
+def test_unbalanced_seeds_nan_and_missing_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    for seed in (1, 2, 3):
+        write_result(study.folder, "detection", "noenc", seed, {"box_ap": 0.4})
+    write_result(study.folder, "detection", "absonly", 1, {"box_ap": float("nan")})
+    write_result(study.folder, "detection", "absonly", 2, {"mask_ap": 0.3})
+    write_result(study.folder, "detection", "absonly", 3, {"box_ap": 0.5})
+    text = report(study, tmp_path / "out")
+    assert "unbalanced seeds in detection, toy-val: noenc 3, absonly 3, absrel 0" in text
+    assert "| 40.00 ± 0.00 (3) | 50.00 (1) | n/a | n/a |" in text
+    assert "| 1 | undecided |" in row_of(text, "absolute alone", "box AP")
+
+
+def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch, seeds=[1])
+    stale = write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 7.0})
+    stale.parent.rename(study.folder / "classification-noenc-s1-of-an-older-config")
+    write_result(study.folder, "classification", "noenc", 1, {"top1_pct": 80.0})
+    half = write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.77}, study=None)
+    (half.parent / "attempts.jsonl").write_text('{"step": "train", "began": 1, "code": 0}\n')
+    failed = study.folder / "classification-absonly-s1"
+    failed.mkdir()
+    (failed / "attempts.jsonl").write_text('{"step": "train", "began": 1, "code": 1}\n')
+    (failed / "log.txt").write_text("CUDA out of memory\n")
+    text = report(study, tmp_path / "out")
+    assert "| 80.00 (1) | n/a |" in row_of(text, "| top-1 %, classification")
+    assert "| failed | train | CUDA out of memory |" in row_of(text, "classification-absonly-s1")
+    assert "| waiting | train |" in row_of(text, "detection-relonly-s1")
+    assert "| half-done | train |" in row_of(text, "detection-noenc-s1")
+    assert "7.00" not in text
+
+
+def test_a_report_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = toy_study(tmp_path, monkeypatch, seeds=[1])
+    text = report(study, tmp_path / "out")
+    assert text.count("| waiting | train |") == 8
+    assert "helps" not in text.replace("helps or hurts", "")
+
+
+def test_several_studies_are_chapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    whole_study(study)
+    text = report([study, study], tmp_path / "out")
+    assert len(re.findall(r"^# A toy$", text, re.M)) == 2
+
+
+class _Sources(HTMLParser):
+    """Collects what a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            fetched = name in ("src", "srcset", "data", "poster") or (
+                name.endswith("href")
+                and tag not in ("a",)
+                and not (value or "").startswith(("#", "data:"))
+            )
+            if fetched:
+                self.found.append(f"{tag} {name}={value}")
+
+
+def test_the_page_is_self_contained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    whole_study(study)
+    report(study, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    sources = _Sources()
+    sources.feed(page)
+    assert sources.found == []
+    assert not re.search(r"@import|url\((?!#)", page)
+    assert "prefers-color-scheme: dark" in page
+    assert 'name="viewport"' in page
+    ids = re.findall(r'\bid="(s\d+-\d+)"', page)
+    everything = re.findall(r'\bid="([^"]+)"', page)
+    assert len(everything) == len(set(everything))
+    assert {f"#{i}" for i in ids} == set(re.findall(r'href="(#s[\d-]+)"', page))
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    files = re.findall(r"\]\((figure_\d+\.svg)\)", markdown)
+    assert len(files) == 5  # differences of three metrics, curves of two tasks
+    for file in files:
+        assert (tmp_path / "out" / file).read_text().startswith("<svg")
+
+
+@pytest.mark.train
+def test_a_browser_shows_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"no browser here: none of {', '.join(BROWSERS)} is in PATH")
+    study = toy_study(tmp_path, monkeypatch)
+    whole_study(study)
+    report(study, tmp_path / "out")
+    page = tmp_path / "out" / "report.html"
+    # The page tells its own width: nothing may stick out of a phone's screen.
+    probe = "<script>document.title = document.documentElement.scrollWidth</script></body>"
+    page.write_text(page.read_text().replace("</body>", probe))
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    flags += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [browser, *flags, "--window-size=500,900", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    title = re.search(r"<title>(\d+)</title>", done.stdout)
+    assert title is not None
+    assert int(title[1]) <= 500
+    assert "flip shown" in done.stdout
+
+
+def test_numbers_are_printed_as_papers_do() -> None:
+    assert number(0.469, "box_ap") == "46.90"
+    assert number(-0.002, "mask_ap", sign=True) == "-0.20"
+    assert number(81.25, "top1_pct") == "81.25"
+    assert number(None, "box_ap") == "n/a"

@@ -1,0 +1,171 @@
+"""Interruptions of all kinds lose nothing and do nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from relpos_mm.engine.errors import UserError
+from relpos_mm.study.cell_run import HELD_ELSEWHERE, LOCK, run_cell
+from relpos_mm.study.lock import held, is_held
+from relpos_mm.study.runner import TRIES, Progress, run_cells, unfinished
+from relpos_mm.study.state import FAILED, FINISHED, HALF_DONE, RUNNING, log_tail, state_of
+
+from .stubs import ForkPool, ThreadPool, calls, fork, stub_cells, until
+
+BOTH = ["train", "test"]
+
+
+def run(cells: list, root: Path, pool: object = None, jobs: int = 2) -> Progress:
+    return run_cells(cells, root, pool or ThreadPool(), jobs, poll_s=0.01)  # type: ignore[arg-type]
+
+
+def test_cells_run_behind_what_they_need_and_only_once(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path)
+    pool = ThreadPool()
+    progress = run(cells, tmp_path, pool)
+    assert {state.word for state in progress.states.values()} == {FINISHED}
+    for variant in ("one", "two"):
+        order = [pool.submitted.index(f"{task}-{variant}") for task in ("cls", "dense")]
+        assert order == sorted(order)
+    assert [calls(cell) for cell in cells] == [BOTH] * 4
+    sealed = json.loads((tmp_path / "dense-one" / "result.json").read_text())
+    assert sealed["cell"]["id"] == "dense-one"
+    assert sealed["cell"]["wall_s"] > 0
+    again = ThreadPool()
+    run(cells, tmp_path, again)
+    assert again.submitted == []
+
+
+def test_a_dense_cell_waits_although_there_is_room(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path)
+    (tmp_path / "cls-one" / "hold").touch()
+    seen: list[dict[str, str]] = []
+
+    def watch(progress: Progress) -> None:
+        seen.append({key: state.word for key, state in progress.states.items()})
+        if seen[-1]["dense-two"] == FINISHED:
+            (tmp_path / "cls-one" / "hold").unlink(missing_ok=True)
+
+    run_cells(cells, tmp_path, ThreadPool(), jobs=4, watch=watch, poll_s=0.01)
+    held_back = [words for words in seen if words["cls-one"] == RUNNING]
+    assert held_back
+    assert {words["dense-one"] for words in held_back} == {"waiting"}
+
+
+def test_a_failing_cell_is_tried_twice_and_shown(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path)
+    (tmp_path / "cls-one" / "broken").touch()
+    progress = run(cells, tmp_path)
+    assert unfinished(progress) == ["cls-one"]
+    assert progress.states["cls-one"].word == FAILED
+    assert calls(cells[0]) == ["train"] * TRIES
+    assert progress.blocked == {"dense-one"}
+    assert calls(cells[2]) == []
+    assert progress.states["dense-two"].word == FINISHED
+    assert log_tail(cells[0].path).endswith("train has met a stone")
+    (tmp_path / "cls-one" / "broken").unlink()
+    assert unfinished(run(cells, tmp_path)) == []
+    assert calls(cells[2]) == BOTH
+    assert calls(cells[3]) == BOTH
+
+
+def test_a_second_runner_is_refused(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path)
+    with held(tmp_path / ".runner.lock") as lock:
+        assert lock is not None
+        with pytest.raises(UserError, match="Another runner works on"):
+            run(cells, tmp_path)
+    assert calls(cells[0]) == []
+
+
+def test_killed_cell_goes_on_in_the_same_run(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path)[:1]
+    pool, killed = ForkPool(), []
+
+    def watch(progress: Progress) -> None:
+        if not killed and calls(cells[0]) == BOTH:
+            killed.append(pool.children["cls-one"].pid)
+            os.kill(killed[0], signal.SIGKILL)
+            os.kill(int((cells[0].path / "pid").read_text()), signal.SIGKILL)
+
+    hold_in_second_step(cells[0].path)
+    progress = run_cells(cells, tmp_path, pool, 1, watch, poll_s=0.01)
+    assert killed
+    assert progress.tries == {"cls-one": 2}
+    assert progress.states["cls-one"].word == FINISHED
+    assert calls(cells[0]) == ["train", "test", "test"]  # the finished step is not repeated
+
+
+def hold_in_second_step(folder: Path) -> None:
+    """Let the first call of the second step wait for its end."""
+    script = folder.parent / "script.py"
+    wait = 'while step == "test" and not (folder / "once").exists():\n'
+    wait += '    (folder / "once").touch()\n    time.sleep(60)\n'
+    text = script.read_text()
+    script.write_text(text.replace('if (folder / "broken")', wait + 'if (folder / "broken")'))
+
+
+def test_killed_runner_leaves_cells_that_the_next_one_waits_for(tmp_path: Path) -> None:
+    cells = stub_cells(tmp_path)
+    for cell in cells[:2]:
+        (cell.path / "hold").touch()
+    first = fork(lambda: run_cells(cells, tmp_path, ForkPool(), 2, poll_s=0.01))
+    until(lambda: all(calls(cell) for cell in cells[:2]))
+    os.kill(first.pid, signal.SIGKILL)
+    until(first.done)
+    assert state_of(cells[0]).word == RUNNING  # its own process goes on
+
+    def watch(progress: Progress) -> None:
+        for cell in cells[:2]:
+            (cell.path / "hold").unlink(missing_ok=True)
+
+    pool = ThreadPool()
+    progress = run_cells(cells, tmp_path, pool, 2, watch, poll_s=0.01)
+    assert {state.word for state in progress.states.values()} == {FINISHED}
+    assert [calls(cell) for cell in cells] == [BOTH] * 4
+
+
+def test_a_training_without_its_parent_still_holds_the_cell(tmp_path: Path) -> None:
+    cell = stub_cells(tmp_path)[0]
+    (cell.path / "cell.json").write_text(json.dumps(cell.as_json()))
+    (cell.path / "hold").touch()
+    parent = fork(lambda: run_cell(str(cell.path)))
+    until(lambda: (cell.path / "pid").exists() and (cell.path / "pid").read_text())
+    os.kill(parent.pid, signal.SIGKILL)
+    until(parent.done)
+    assert is_held(cell.path / LOCK)
+    assert run_cell(str(cell.path)) == HELD_ELSEWHERE
+    (cell.path / "hold").unlink()
+    until(lambda: not is_held(cell.path / LOCK))
+    assert state_of(cell).word == HALF_DONE
+    assert run_cell(str(cell.path)) == 0
+    assert state_of(cell).word == FINISHED
+
+
+def test_a_full_disk_stops_the_runner_before_it_starts_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(100, 99, 1))
+    cells = stub_cells(tmp_path)
+    progress = run(cells, tmp_path)
+    assert "Make room and run again" in progress.note
+    assert [calls(cell) for cell in cells] == [[]] * 4
+    monkeypatch.undo()
+    assert unfinished(run(cells, tmp_path)) == []
+
+
+def test_a_cut_note_and_a_foreign_result_do_not_count(tmp_path: Path) -> None:
+    cell = stub_cells(tmp_path)[0]
+    (cell.path / "attempts.jsonl").write_text('{"step": "train", "beg')
+    (cell.path / "result.json").write_text('{"cell": {"id": "another"}}')
+    assert state_of(cell).word == "waiting"
+    run([cell], tmp_path)
+    assert state_of(cell).word == FINISHED
