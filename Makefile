@@ -33,7 +33,7 @@ demo-seg: setup ## the same with UperNet
 demo-detr: setup ## train and evaluate DETR with iRPE in its encoder on the embedded data
 	$(VENV_PYTHON) tools/demo.py --task detr --work-dir work_dirs/demo_detr
 
-study: setup ## run the embedded sign-flip study, or go on with it: about four hours
+study: setup ## run the embedded sign-flip study, or go on with it: under three hours
 	$(VENV_PYTHON) tools/study.py run sign_flip_mini
 
 study-smoke: setup ## every step of a study with tiny schedules
