@@ -252,6 +252,7 @@ def test_wheel_is_built_once_and_then_taken_from_the_cache(
     with pytest.raises(remedies.StepFailed, match="no compiled ops"):
         obtain()
     assert not list(tmp_path.glob("relpos_mm/wheels/*/*.whl"))
+    assert not list(tmp_path.glob("relpos_mm/build/*/"))  # a retry starts afresh
     content = "mmcv/_ext.so"
     built = obtain()
     assert built.parent.parent == tmp_path / "relpos_mm" / "wheels"

@@ -242,6 +242,7 @@ def cached_wheel(python: Path, requirement: str, ops: str, site: Path, log: Path
                 raise
             raise StepFailed(f"{failure}\n  or without CUDA ops: RELPOS_OPS=cpu make") from failure
         if not valid_wheel(fresh):
+            shutil.rmtree(work, ignore_errors=True)  # or the next call would meet it again
             raise StepFailed(
                 f"Set-up failed in step 'mmcv': the wheel has no compiled ops\n  log:    {log}\n"
                 "  remedy: make clean, then make again"
