@@ -34,7 +34,14 @@ def run_check(args: argparse.Namespace) -> int:
 
     Args:
         args: `set`, `path`, `config`, `mini`, `limit`, `workers` and `json` of the command line.
+
+    Raises:
+        UserError: There is no such config, or it cannot be read.
+        OSError: `json` cannot be written; found before the pictures are opened.
     """
+    if args.json:
+        Path(args.json).parent.mkdir(parents=True, exist_ok=True)
+        Path(args.json).open("a").close()
     options = Options(args.mini, args.limit, args.workers)
     name = f"{args.set} in {args.path}"
     outcome = check_set(args.set, Path(args.path), options, args.config)
@@ -56,7 +63,7 @@ def check_set(name: str, root: Path, options: Options, config: str | None = None
     if not root.is_dir():
         value = "there is no such folder"
         return Outcome([error("layout", root, value, "Give the folder that holds the data set")])
-    cfg = None if config is None else Config.fromfile(config)
+    cfg = None if config is None else _read(config)
     if name == "mini":
         return check_mini(root, options)
     if name == "imagenet":
@@ -67,6 +74,12 @@ def check_set(name: str, root: Path, options: Options, config: str | None = None
         return check_ade(root, options)
     layout = missing_layout(root, ("annotations", "train2017", "val2017"), _COCO_HOW)
     return Outcome(layout) if layout else check_coco(published_splits(root, options.mini), options)
+
+
+def _read(config: str) -> Config:
+    from relpos_mm.engine.cli import load_config  # that module imports this package
+
+    return load_config(config)
 
 
 def _check_by_config(name: str, root: Path, options: Options, cfg: Config) -> Outcome:

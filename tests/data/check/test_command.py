@@ -90,3 +90,39 @@ def test_long_lists_are_cut_with_a_count() -> None:
     assert len([line for line in text if ".jpg" in line]) == 10
     assert "error [rule] ... and 15 more; --json FILE lists them all" in text
     assert text[-1] == "x: 25 errors, 0 notes"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config", "absent.py"], "Config not found: absent.py"),
+        (["--config", "broken.py"], "broken.py: not a readable config: SyntaxError"),
+        (["--json", "."], "directory"),
+        (["--json", "broken.py/found.json"], "broken.py"),
+    ],
+)
+def test_files_that_cannot_be_used_are_one_message(
+    check: Check,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    root = write_coco_tree(tmp_path / "coco", num_images=1)
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text("model = dict(\n")
+    assert check("coco", root, "--mini", *arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+    assert "all is well" not in printed.out, "before the pictures are opened"
+
+
+@pytest.mark.parametrize("flag", ["--limit=0", "--limit=-1", "--workers=-2"])
+def test_a_check_that_would_open_nothing_is_refused(
+    check: Check, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        check("mini", ".", flag)
+    assert flag.split("=")[0] in capsys.readouterr().err.splitlines()[-1]
