@@ -88,6 +88,29 @@ def test_broken_configs(refuse: Callable[..., str], text: str, said: str) -> Non
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        ("", "model = dict(...), no"),
+        ("model = 'Swin'", "no model = dict(...), no"),
+        (f"_base_ = '{CLS}'\nval_cfg = None\ntrain_dataloader = test_dataloader = None", "loader"),
+    ],
+)
+def test_configs_that_describe_no_run(refuse: Callable[..., str], text: str, absent: str) -> None:
+    Path("part.py").write_text(text)
+    for tool, more in ((train, []), (evaluate, ["x.pth"]), (infer, ["x.pth", "a.png"])):
+        message = refuse(tool, "part.py", *more)
+        assert message.startswith("error: part.py: no ")
+        assert absent in message
+
+
+def test_a_work_directory_that_cannot_be_made(refuse: Callable[..., str]) -> None:
+    Path("taken").write_text("")
+    for folder in ("taken", "taken/run"):
+        assert f"--work-dir: {folder}: " in refuse(train, CLS, "--work-dir", folder)
+        assert "taken is no folder" in refuse(evaluate, CLS, "x.pth", "--work-dir", folder)
+
+
 def test_missing_data(refuse: Callable[..., str], in_workspace: Workspace) -> None:
     (in_workspace.path / "data" / "bdpq").unlink()
     message = refuse(train, CLS)
