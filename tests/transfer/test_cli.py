@@ -241,6 +241,18 @@ def test_tensors_that_are_no_weights_go_nowhere(
     assert not out.exists()
 
 
+def test_a_report_that_cannot_be_written_stops_before_the_weights(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(official(), tmp_path / "swin.pth")
+    config, out = write_config(tmp_path / "config.py"), tmp_path / "out.pth"
+    arguments = [str(tmp_path / "swin.pth"), str(out), "--config", str(config)]
+    for taken in (tmp_path, config / "report.json"):
+        assert tool.main([*arguments, "--json", str(taken)]) == 2
+        assert "refused: " in capsys.readouterr().err
+        assert not out.exists()
+
+
 def test_a_full_disk_is_one_message(
     tool: ModuleType,
     tmp_path: Path,
