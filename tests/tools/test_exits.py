@@ -104,6 +104,26 @@ def test_configs_that_describe_no_run(refuse: Callable[..., str], text: str, abs
         assert absent in message
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("train_dataloader.batch_size=0", "train_dataloader or train_cfg cannot be built: batch_"),
+        ("optim_wrapper.optimizer.lr=-1", "optim_wrapper cannot be built: Invalid learning rate"),
+        ("optim_wrapper.optimizer.momentum=0.9", "optim_wrapper cannot be built: AdamW.__init__()"),
+        ("optim_wrapper.optimizer.type=AdmaW", "called 'AdmaW'; did you mean 'AdamW'?"),
+        ("train_cfg.max_epochs=3", "train_cfg cannot be built: IterBasedTrainLoop.__init__() got"),
+        ("model.type=Classifier", "the model cannot be built: Classifier is not in the"),
+    ],
+)
+def test_values_that_nothing_can_be_built_of(
+    in_workspace: Workspace, capfd: pytest.CaptureFixture[str], option: str, said: str
+) -> None:
+    assert run_tool(lambda: train([CLS, "--cfg-options", option])) == 2
+    message = capfd.readouterr().err
+    assert "error: " in message
+    assert said in message
+
+
 def test_a_work_directory_that_cannot_be_made(refuse: Callable[..., str]) -> None:
     Path("taken").write_text("")
     for folder in ("taken", "taken/run"):
