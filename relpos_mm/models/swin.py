@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import torch
-from mmcv.cnn.bricks.transformer import PatchEmbed
 from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from relpos_mm.encodings.valid_region import zero_padding
 from relpos_mm.registry import build_positions, encoding_class, site_of
 
 from .alignment import warn_if_stretched
+from .mmcv_parts import PatchEmbed
 from .renamed_arguments import refuse_unknown
 from .start import start_linears
 from .swin_layers import SwinStage
