@@ -56,8 +56,13 @@ class CheckedRunner(Runner):
         with self._named("an evaluator"):
             return super().build_evaluator(evaluator)
 
+    def build_visualizer(self, visualizer: Any = None) -> Any:
+        with self._named("the visualizer"):
+            return super().build_visualizer(visualizer)
+
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
-        super().register_hooks(*args, **kwargs)
+        with self._named("a hook"):
+            super().register_hooks(*args, **kwargs)
         for hook in (IterationSeedHook(), LoadingShareHook(), CurveHook(), OwedValidationHook()):
             self.register_hook(hook)
 
@@ -80,9 +85,9 @@ class CheckedRunner(Runner):
         """Name the config and the part of it whose constructor refuses its arguments."""
         try:
             yield
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, KeyError, AssertionError) as error:
             name = self.cfg.filename or "this config"
-            said = error.args[0] if isinstance(error, KeyError) and error.args else error
+            said = (error.args and error.args[0]) or type(error).__name__
             raise UserError(f"{name}: {what} cannot be built: {said}") from error
 
     @staticmethod

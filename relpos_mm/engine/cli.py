@@ -22,6 +22,7 @@ from relpos_mm.models.renamed_arguments import refuse_unknown
 from .checkpoints import read_checkpoint
 from .errors import UserError
 from .loading import fit_loaders
+from .numbers_check import check_numbers
 from .options import OptionAction, merge_options
 
 
@@ -140,11 +141,13 @@ def preflight(cfg: Config, *parts: str) -> None:
         *parts: The data that the run reads: ``train``, ``val``, ``test``.
 
     Raises:
-        UserError: A weight file is missing or unreadable, or the backbone has no such argument.
+        UserError: A weight file is missing or unreadable, the backbone has no such argument, or a
+            number is one that no run can have.
         relpos_mm.data.MissingData: Data are missing.
         relpos_mm.data.check.start.BadData: Data would give wrong numbers or stop the run.
         relpos_mm.environment.MissingOps: The model needs compiled ops that are missing.
     """
+    check_numbers(cfg)
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
         require_ops()
     files = {cfg.get("load_from")}

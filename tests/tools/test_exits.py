@@ -107,7 +107,9 @@ def test_configs_that_describe_no_run(refuse: Callable[..., str], text: str, abs
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("train_dataloader.batch_size=0", "train_dataloader or train_cfg cannot be built: batch_"),
+        ("train_dataloader.num_workers=-1", "train_dataloader or train_cfg cannot be built: num_"),
+        ("default_hooks.checkpoint.save_best=fool", "a hook cannot be built: Cannot infer the"),
+        ("visualizer.type=Painter", "the visualizer cannot be built: Painter is not in the"),
         ("optim_wrapper.optimizer.lr=-1", "optim_wrapper cannot be built: Invalid learning rate"),
         ("optim_wrapper.optimizer.momentum=0.9", "optim_wrapper cannot be built: AdamW.__init__()"),
         ("optim_wrapper.optimizer.type=AdmaW", "called 'AdmaW'; did you mean 'AdamW'?"),
@@ -122,6 +124,27 @@ def test_values_that_nothing_can_be_built_of(
     message = capfd.readouterr().err
     assert "error: " in message
     assert said in message
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "train_cfg.max_iters=0",
+        "train_cfg.max_iters=many",
+        "train_cfg.val_interval=0",
+        "train_dataloader.batch_size=0",
+        "optim_wrapper.accumulative_counts=0",
+        "optim_wrapper.clip_grad.max_norm=-1",
+        "default_hooks.checkpoint.interval=0",
+        "randomness.seed=abc",
+        "load_from=5",
+    ],
+)
+def test_numbers_that_no_run_can_have(refuse: Callable[..., str], option: str) -> None:
+    key, value = option.split("=")
+    message = refuse(train, CLS, "--cfg-options", option)
+    assert f"{key} must be " in message
+    assert f"got {value!r}" in message or f"got {value}" in message
 
 
 def test_a_work_directory_that_cannot_be_made(refuse: Callable[..., str]) -> None:
