@@ -88,6 +88,12 @@ def test_unreadable_list(tree: Path, text: str, rule: str) -> None:
     only(check_imagenet(tree, ONE).findings, rule)
 
 
+def test_a_limit_hides_no_missing_picture(tree: Path) -> None:
+    (last := sorted((tree / "val").iterdir())[-1]).unlink()
+    outcome = check_imagenet(tree, Options(mini=True, limit=1, workers=1))
+    assert only(outcome.findings, "picture-missing").file == str(last)
+
+
 def test_lines_of_spaces_name_no_class(tree: Path) -> None:
     with (tree / "meta/synsets.txt").open("a") as file:
         file.write(" \n")
