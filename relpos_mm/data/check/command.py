@@ -45,7 +45,9 @@ def run_check(args: argparse.Namespace) -> int:
     options = Options(args.mini, args.limit, args.workers)
     name = f"{args.set} in {args.path}"
     outcome = check_set(args.set, Path(args.path), options, args.config)
-    print("\n".join(lines(name, outcome)))
+    # A name in a json or on the disk need not be one that can be printed.
+    printable = "\n".join(lines(name, outcome)).encode(errors="backslashreplace").decode()
+    print(printable)
     if args.json:
         write_json(Path(args.json), name, outcome)
     return 0 if outcome.passed else 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import runpy
 import shutil
@@ -117,6 +119,19 @@ def test_files_that_cannot_be_used_are_one_message(
     assert said in printed.err
     assert printed.err.count("\n") == 1
     assert "all is well" not in printed.out, "before the pictures are opened"
+
+
+def test_names_that_cannot_be_printed_are_shown_escaped(check: Check, tmp_path: Path) -> None:
+    root = write_coco_tree(tmp_path / "coco", num_images=1)
+    path = root / "annotations/instances_val2017.json"
+    content = json.loads(path.read_text())
+    content["images"][0]["file_name"] = "\ud800.jpg"
+    path.write_text(json.dumps(content))
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # pytest's own would take anything
+    with contextlib.redirect_stdout(out):
+        assert check("coco", root, "--mini") == 1
+    out.flush()
+    assert b"val2017/\\ud800.jpg: " in out.buffer.getvalue()
 
 
 @pytest.mark.parametrize("flag", ["--limit=0", "--limit=-1", "--workers=-2"])
