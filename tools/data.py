@@ -22,7 +22,7 @@ def main() -> int:
     mini = commands.add_parser("make-mini", help="write the embedded data set bdpq")
     mini.add_argument("--out", default="data/bdpq", help="its folder (default: data/bdpq)")
     mini.add_argument("--seed", type=int, default=0, help="seed of the whole set (default: 0)")
-    mini.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
+    mini.add_argument("--workers", type=_count, default=0, help="processes (default: one per core)")
     mini.add_argument("--force", action="store_true", help="replace the bdpq set that is there")
     mini.add_argument(
         "--set",
@@ -41,8 +41,10 @@ def main() -> int:
     check.add_argument("path", help="the folder that a config calls data_root")
     check.add_argument("--config", help="take file names, class names and counts from this config")
     check.add_argument("--mini", action="store_true", help="a smaller set: any counts will do")
-    check.add_argument("--limit", type=int, metavar="N", help="open N pictures per split only")
-    check.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
+    check.add_argument("--limit", type=_some, metavar="N", help="open N pictures per split only")
+    check.add_argument(
+        "--workers", type=_count, default=0, help="processes (default: one per core)"
+    )
     check.add_argument("--json", metavar="FILE", help="write every finding to this file, too")
 
     args = parser.parse_args()
@@ -50,8 +52,13 @@ def main() -> int:
     # Imported late so that --help answers at once.
     if args.command == "check":
         from relpos_mm.data.check.command import run_check
+        from relpos_mm.engine.errors import UserError
 
-        return run_check(args)
+        try:
+            return run_check(args)
+        except (UserError, OSError) as error:
+            print(f"data.py: {error}", file=sys.stderr)
+            return 2
     from relpos_mm.data.bdpq import Knobs, OtherDataInTheWay, make_mini
     from relpos_mm.data.trees import TREES
 
@@ -68,6 +75,20 @@ def main() -> int:
         print(f"data.py: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _count(text: str) -> int:
+    """A whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def _some(text: str) -> int:
+    """A whole number from 1 on: a check that opens nothing would find nothing."""
+    if not _count(text):
+        raise argparse.ArgumentTypeError("0 would open nothing; leave it out to open all")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run; 0 when done, 2 when refused."""
     args = parse_args(arguments)
     try:
+        _make_place(args.json)
         return _inspect(args) if args.inspect is not None else _transfer(args)
     except Refused as refusal:
         refusal.report.show()
@@ -100,9 +101,15 @@ def _transfer(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_json(path: str | None, content: object) -> None:
+def _make_place(path: str | None) -> None:
+    """Refuse a report file that cannot be written before OUT is."""
     if path is not None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).open("a").close()
+
+
+def _write_json(path: str | None, content: object) -> None:
+    if path is not None:
         Path(path).write_text(json.dumps(content, indent=2) + "\n")
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -21,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from relpos_mm.encodings import Grid, position_modules
 from relpos_mm.encodings.grid import Size
+from relpos_mm.engine.cli import load_config, require_settings
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.facts import encoding_fact, parameter_fact
 
@@ -72,13 +72,10 @@ def config_cost(path: str | Path, size: Size | None = None) -> Cost:
     """Cost of a config file; ``size`` is the task's usual one when not given.
 
     Raises:
-        UserError: No such file, or no part of its model takes encodings.
+        UserError: No such file, no config with a model, or no part of its model takes encodings.
     """
-    import relpos_mm.engine  # noqa: F401  lets mmengine find mmseg's base configs
-
-    if not Path(path).is_file():
-        raise UserError(f"Config not found: {path}")
-    cfg = Config.fromfile(str(path))
+    cfg = load_config(str(path))
+    require_settings(cfg, "model")
     init_default_scope(cfg.get("default_scope", "mmengine"))
     if size is None:
         size = USUAL_SIZE[cfg.get("task", "classification")]

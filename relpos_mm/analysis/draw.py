@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 from relpos_mm.encodings import PositionEncoding, position_modules
 from relpos_mm.encodings.grid import Size
 from relpos_mm.engine.checkpoints import read_checkpoint, weights_of
+from relpos_mm.engine.cli import load_config, require_settings
 from relpos_mm.engine.errors import UserError
 
 from .catalogue import build, position_of
@@ -57,17 +57,21 @@ def of_checkpoint(
         grid: Tokens; by default the window that the encoding was built for, else 14 x 14.
 
     Raises:
-        UserError: A file is missing, or no encoding's name has ``module`` in it.
+        UserError: A file is missing or of another model, or no encoding's name has ``module`` in
+            it.
     """
-    import relpos_mm.engine  # noqa: F401  lets mmengine find mmseg's base configs
-
-    if not Path(config).is_file():
-        raise UserError(f"Config not found: {config}")
-    cfg = Config.fromfile(config)
+    cfg = load_config(config)
+    require_settings(cfg, "model")
     init_default_scope(cfg.get("default_scope", "mmengine"))
     model = MODELS.build(cfg.model)
-    model.load_state_dict(weights_of(read_checkpoint(checkpoint)))
+    rest = model.load_state_dict(weights_of(read_checkpoint(checkpoint)), strict=False)
     found = position_modules(model)
+    absent = [key for key in rest.missing_keys if key.startswith(tuple(found))]
+    if absent or len(rest.missing_keys) == len(model.state_dict()):
+        named = ", ".join((absent or rest.missing_keys)[:2])
+        raise UserError(
+            f"{checkpoint} has no {named}; give the config that the file was trained with"
+        )
     names = [name for name in found if module is None or module in name]
     if not names:
         raise UserError(f"no encoding's name contains {module!r}; there are {', '.join(found)}")

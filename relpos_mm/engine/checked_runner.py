@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,8 @@ class CheckedRunner(Runner):
     random numbers by the place in the training, so that a resumed run repeats an unbroken one.
 
     Raises:
-        UserError: The model cannot be built, or a head has another number of classes than the data
-            set.
+        UserError: The model, its optimiser, a loader, a loop, a schedule or an evaluator cannot be
+            built, or a head has another number of classes than the data set.
     """
 
     _train_dataloader: DataLoader | dict[str, Any] | None
@@ -39,21 +41,54 @@ class CheckedRunner(Runner):
             raise UserError("\n".join(map(str, wrong)))
 
     def build_model(self, model: nn.Module | dict[str, Any]) -> nn.Module:
-        try:
+        with self._named("the model"):
             return super().build_model(model)
-        except (TypeError, ValueError) as error:  # how constructors refuse their arguments
-            name = self.cfg.filename or "this config"
-            raise UserError(f"{name}: the model cannot be built: {error}") from error
+
+    def build_optim_wrapper(self, optim_wrapper: Any) -> Any:
+        with self._named("optim_wrapper"):
+            return super().build_optim_wrapper(optim_wrapper)
+
+    def build_param_scheduler(self, scheduler: Any) -> Any:
+        with self._named("param_scheduler"):
+            return super().build_param_scheduler(scheduler)
+
+    def build_evaluator(self, evaluator: Any) -> Any:
+        with self._named("an evaluator"):
+            return super().build_evaluator(evaluator)
+
+    def build_visualizer(self, visualizer: Any = None) -> Any:
+        with self._named("the visualizer"):
+            return super().build_visualizer(visualizer)
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
-        super().register_hooks(*args, **kwargs)
+        with self._named("a hook"):
+            super().register_hooks(*args, **kwargs)
         for hook in (IterationSeedHook(), LoadingShareHook(), CurveHook(), OwedValidationHook()):
             self.register_hook(hook)
 
     def build_train_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
         if isinstance(self._train_dataloader, dict):
             self._train_dataloader = numbered(self._train_dataloader, self.seed)
-        return super().build_train_loop(loop)
+        with self._named("train_dataloader or train_cfg"):
+            return super().build_train_loop(loop)
+
+    def build_val_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
+        with self._named("val_dataloader or val_cfg"):
+            return super().build_val_loop(loop)
+
+    def build_test_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
+        with self._named("test_dataloader or test_cfg"):
+            return super().build_test_loop(loop)
+
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Name the config and the part of it whose constructor refuses its arguments."""
+        try:
+            yield
+        except (TypeError, ValueError, KeyError, AssertionError) as error:
+            name = self.cfg.filename or "this config"
+            said = (error.args and error.args[0]) or type(error).__name__
+            raise UserError(f"{name}: {what} cannot be built: {said}") from error
 
     @staticmethod
     def build_dataloader(

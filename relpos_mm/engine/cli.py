@@ -22,6 +22,7 @@ from relpos_mm.models.renamed_arguments import refuse_unknown
 from .checkpoints import read_checkpoint
 from .errors import UserError
 from .loading import fit_loaders
+from .numbers_check import check_numbers
 from .options import OptionAction, merge_options
 
 
@@ -83,8 +84,30 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     return cfg
 
 
+def require_settings(cfg: Config, *names: str) -> None:
+    """Refuse a config that lacks what a tool is going to read.
+
+    Args:
+        cfg: The resolved config.
+        *names: Top-level settings that have to be dictionaries.
+
+    Raises:
+        UserError: Some are not there, or of another kind.
+    """
+    absent = [name for name in names if not isinstance(cfg.get(name), Mapping)]
+    if absent:
+        raise UserError(
+            f"{cfg.filename}: no {' = dict(...), no '.join(absent)} = dict(...) in it; give a "
+            "config that describes a whole run, as those in configs/"
+        )
+
+
 def apply_run_flags(cfg: Config, args: argparse.Namespace) -> None:
-    """Set launcher and work directory; the flag wins over the config, the file's name is last."""
+    """Set launcher and work directory; the flag wins over the config, the file's name is last.
+
+    Raises:
+        UserError: The work directory cannot be made.
+    """
     os.environ.setdefault("LOCAL_RANK", str(args.local_rank))
     cfg.launcher = args.launcher
     if (
@@ -97,8 +120,17 @@ def apply_run_flags(cfg: Config, args: argparse.Namespace) -> None:
             print("Started by torchrun: --launcher pytorch is taken", flush=True)
     name = Path(args.config).stem
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or str(Path("work_dirs") / name)
+    _check_folder(Path(cfg.work_dir))
     if cfg.get("default_hooks", {}).get("checkpoint", {}).get("type") == "CheckpointHook":
         cfg.default_hooks.checkpoint.type = "SafeCheckpointHook"
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a work directory that cannot be made, before the run is built."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "may not be written" if there.is_dir() else "is no folder"
+        raise UserError(f"--work-dir: {folder}: {there} {why}; name another folder")
 
 
 def preflight(cfg: Config, *parts: str) -> None:
@@ -109,11 +141,13 @@ def preflight(cfg: Config, *parts: str) -> None:
         *parts: The data that the run reads: ``train``, ``val``, ``test``.
 
     Raises:
-        UserError: A weight file is missing or unreadable, or the backbone has no such argument.
+        UserError: A weight file is missing or unreadable, the backbone has no such argument, or a
+            number is one that no run can have.
         relpos_mm.data.MissingData: Data are missing.
         relpos_mm.data.check.start.BadData: Data would give wrong numbers or stop the run.
         relpos_mm.environment.MissingOps: The model needs compiled ops that are missing.
     """
+    check_numbers(cfg)
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
         require_ops()
     files = {cfg.get("load_from")}

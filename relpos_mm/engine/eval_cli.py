@@ -8,7 +8,7 @@ from mmengine.config import Config, ConfigDict
 from mmengine.evaluator import DumpResults
 
 from .checked_runner import CheckedRunner
-from .cli import apply_run_flags, load_config, preflight, run_parser
+from .cli import apply_run_flags, load_config, preflight, require_settings, run_parser
 from .distributed import prepare_processes
 from .errors import UserError
 from .unlabelled import write_results_only
@@ -38,6 +38,7 @@ def evaluate(argv: list[str] | None = None) -> None:
     if args.out and Path(args.out).suffix not in (".pkl", ".pickle"):
         raise UserError(f"--out: {args.out} must end in .pkl or .pickle")
     cfg = load_config(args.config, args.cfg_options)
+    require_settings(cfg, "model", "test_dataloader", "test_cfg")
     apply_run_flags(cfg, args)
     cfg.load_from, cfg.resume = args.checkpoint, False
     if args.show or args.show_dir:

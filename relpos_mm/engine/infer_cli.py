@@ -17,7 +17,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 from relpos_mm.environment import require_ops
 
 from . import predictions
-from .cli import load_config
+from .cli import load_config, require_settings
 from .errors import UserError
 from .options import OptionAction
 from .predictor import Predictor, UnreadablePicture
@@ -40,6 +40,7 @@ def infer(argv: list[str] | None = None) -> None:
     parser.add_argument("--cfg-options", nargs="+", action=OptionAction, metavar="KEY=VALUE")
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)
+    require_settings(cfg, "model", "test_dataloader")
     jobs = name_outputs(args.pictures, args.out_dir)
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
         require_ops()

@@ -8,7 +8,7 @@ from typing import Any
 
 from mmengine.logging import MMLogger, print_log
 from mmengine.optim import DefaultOptimWrapperConstructor, OptimWrapper
-from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS
+from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS, OPTIMIZERS
 from torch import nn
 from torch.optim import Optimizer
 
@@ -29,13 +29,15 @@ class PositionOptimConstructor(DefaultOptimWrapperConstructor):
     A parameter that several modules share is optimised once, under the rule of its first name.
 
     Raises:
-        UserError: A key of ``paramwise_cfg.custom_keys`` is part of no parameter's name.
+        UserError: There is no such optimiser, or a key of ``paramwise_cfg.custom_keys`` is part of
+            no parameter's name.
     """
 
     paramwise_cfg: dict[str, Any]
 
     def __call__(self, model: nn.Module) -> OptimWrapper:
         model = bare_model(model)
+        _require_optimizer(self.optimizer_cfg.get("type"))
         _require_matches(self.paramwise_cfg.get("custom_keys", {}), model)
         # Without any rule mmengine would hand over one bare list of parameters, frozen ones too.
         self.paramwise_cfg = {"bypass_duplicate": True, **self.paramwise_cfg}
@@ -70,6 +72,14 @@ class PositionOptimConstructor(DefaultOptimWrapperConstructor):
                 group["weight_decay"] = 0.0
                 if "decay_mult" in group:
                     group["decay_mult"] = 0.0
+
+
+def _require_optimizer(name: Any) -> None:
+    if not isinstance(name, str) or OPTIMIZERS.get(name) is not None:
+        return
+    near = get_close_matches(name, OPTIMIZERS.module_dict, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise UserError(f"optim_wrapper.optimizer: no optimiser is called {name!r}{hint}")
 
 
 def group_table(optimizer: Optimizer, model: nn.Module) -> str:

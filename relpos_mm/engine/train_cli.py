@@ -8,7 +8,7 @@ from mmengine.logging import print_log
 
 from .checked_runner import CheckedRunner
 from .checkpoints import latest_resumable, require_training_state
-from .cli import apply_run_flags, load_config, preflight, run_parser
+from .cli import apply_run_flags, load_config, preflight, require_settings, run_parser
 from .distributed import prepare_processes
 from .errors import UserError
 from .resuming import ResumedRateHook, continue_as_before
@@ -41,6 +41,7 @@ def train(argv: list[str] | None = None) -> None:
     )
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)
+    require_settings(cfg, "model", "train_dataloader", "train_cfg", "optim_wrapper")
     apply_run_flags(cfg, args)
     if args.amp:
         use_amp(cfg)

@@ -58,13 +58,16 @@ def attend(
         ``(B, h, Nq, d)`` in the dtype of ``v``.
 
     Raises:
-        ValueError: Token counts do not fit the grid or the masks, ``impl`` is unknown, or ``fused``
-            is asked for an encoding that needs the attention matrix.
+        ValueError: Token counts do not fit the grid or the masks, ``mask`` is of whole numbers,
+            ``impl`` is unknown, or ``fused`` is asked for an encoding that needs the attention
+            matrix.
 
     A query whose keys are all hidden attends to all of them equally instead of becoming NaN; its
     output carries no information, so keep it out of the loss.
     """
     _check(q, k, v, grid, key_padding_mask, impl)
+    if mask is not None:
+        _check_mask(mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     mask = _combined_mask(mask, key_padding_mask, q.shape[0])
     out = _weighted_values(q, k, v, encodings, grid, scale, mask, dropout, impl)
@@ -104,6 +107,16 @@ def _check(
             f"attend: key_padding_mask {tuple(key_padding_mask.shape)} must be (B, Nk) = "
             f"{(len(k), k.shape[2])}"
         )
+
+
+def _check_mask(mask: Tensor) -> None:
+    """Refuse 0/1 masks of whole numbers: added to logits, they would hide nothing."""
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ValueError(
+            f"attend: mask is {mask.dtype}; give bool (True = may attend) or an additive float"
+        )
+    if mask.ndim > 4:
+        raise ValueError(f"attend: mask {tuple(mask.shape)} must go into (B, h, Nq, Nk)")
 
 
 def _weighted_values(

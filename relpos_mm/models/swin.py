@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from numbers import Integral, Real
 from typing import Any
 
 import torch
-from mmcv.cnn.bricks.transformer import PatchEmbed
 from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from relpos_mm.encodings.arguments import require_counts, require_positive
 from relpos_mm.encodings.grid import Grid, Size, as_size
 from relpos_mm.encodings.valid_region import zero_padding
-from relpos_mm.registry import build_positions, site_of
+from relpos_mm.registry import build_positions, encoding_class, site_of
 
 from .alignment import warn_if_stretched
+from .mmcv_parts import PatchEmbed
 from .renamed_arguments import refuse_unknown
 from .start import start_linears
 from .swin_layers import SwinStage
@@ -90,7 +93,18 @@ class RelPosSwin(BaseModule):
         super().__init__(init_cfg=init_cfg)
         window = as_size("RelPosSwin: window_size", window_size)
         img_size = as_size("RelPosSwin: pretrain_img_size", pretrain_img_size)
+        require_counts(
+            "RelPosSwin", embed_dims=embed_dims, in_channels=in_channels, patch_size=patch_size
+        )
+        require_positive("RelPosSwin", mlp_ratio=mlp_ratio)
+        _check_lists(depths, num_heads, out_indices, position)
         _check(embed_dims, depths, num_heads, out_indices, small_map, frozen_stages)
+        if not isinstance(drop_path_rate, Real) or not 0 <= drop_path_rate < 1:
+            raise ValueError(
+                f"RelPosSwin: drop_path_rate must be from 0 to below 1, got {drop_path_rate!r}"
+            )
+        for cfg in position:
+            encoding_class(cfg)
         self.position_cfg = [dict(cfg) for cfg in position]
         self.small_map = small_map
         self.frozen_stages = frozen_stages
@@ -223,6 +237,31 @@ def halved(grid: Grid) -> Grid:
     return Grid((-(-height // 2), -(-width // 2)), valid=valid)
 
 
+def _check_lists(
+    depths: Sequence[int],
+    num_heads: Sequence[int],
+    out_indices: Sequence[int],
+    position: Sequence[Mapping[str, Any]],
+) -> None:
+    """Refuse what is no list, and numbers that no stage can have."""
+    for name, values, lowest in (
+        ("depths", depths, 1),
+        ("num_heads", num_heads, 1),
+        ("out_indices", out_indices, -math.inf),
+    ):
+        numbers = values if isinstance(values, Sequence) and not isinstance(values, str) else ()
+        fits = all(isinstance(value, Integral) and value >= lowest for value in numbers)
+        if numbers is not values or not fits:
+            which = "stage numbers"
+            if lowest == 1:
+                which = "whole numbers, one per stage, each at least 1"
+            raise ValueError(f"RelPosSwin: {name} must be a list of {which}, got {values!r}")
+    if not isinstance(position, Sequence) or isinstance(position, str):
+        raise ValueError(
+            f"RelPosSwin: position must be a list of dicts ([] is no encoding), got {position!r}"
+        )
+
+
 def _check(
     embed_dims: int,
     depths: Sequence[int],
@@ -247,5 +286,5 @@ def _check(
         raise ValueError(f"RelPosSwin: out_indices must rise without repeats, got {out_indices}")
     if not 0 <= min(out_indices) <= max(out_indices) < stages:
         raise ValueError(f"RelPosSwin: out_indices {out_indices} of {stages} stages")
-    if not -1 <= frozen_stages <= stages:
+    if not isinstance(frozen_stages, Integral) or not -1 <= frozen_stages <= stages:
         raise ValueError(f"RelPosSwin: frozen_stages must be -1 to {stages}, got {frozen_stages}")

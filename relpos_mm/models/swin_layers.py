@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint as cp
 from mmcv.cnn.bricks import DropPath
-from mmcv.cnn.bricks.transformer import FFN
 from mmengine.model import BaseModule, ModuleList
 from torch import Tensor, nn
 
 from relpos_mm.encodings.grid import Grid, Size
 from relpos_mm.registry import build_positions, site_of
 
+from .mmcv_parts import FFN
 from .window_attention import SmallMap, WindowAttention
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.utils.checkpoint as cp
 from mmcv.cnn.bricks import DropPath
-from mmcv.cnn.bricks.transformer import FFN
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
@@ -17,6 +16,7 @@ from relpos_mm.encodings.base import PositionEncoding
 from relpos_mm.encodings.grid import Grid
 
 from .attention import attend
+from .mmcv_parts import FFN
 from .positioned_attention import PositionedAttention
 
 

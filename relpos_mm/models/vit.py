@@ -7,12 +7,12 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import torch
-from mmcv.cnn.bricks.transformer import PatchEmbed
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 from relpos_mm.encodings.grid import Grid, Size, as_size
 
+from .mmcv_parts import PatchEmbed
 from .renamed_arguments import refuse_unknown
 from .start import start_linears
 from .transformer_encoder import TransformerEncoder

@@ -8,6 +8,9 @@ from torch import Tensor
 
 def value_fault(value: Tensor) -> str:
     """What is wrong with the values of a weight; empty when nothing is."""
+    if value.is_meta or value.layout != torch.strided:
+        what = "without values" if value.is_meta else "stored sparsely"
+        return f"a tensor {what}, which is no weight; save the file anew with plain tensors"
     if not value.is_floating_point():
         return f"{_name(value)} in the file, which is no weight; a quantised file cannot be used"
     wrong = value.numel() - int(torch.isfinite(value.float()).sum())

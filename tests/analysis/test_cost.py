@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,16 @@ def test_a_model_without_a_list_is_refused() -> None:
 def test_a_missing_config_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Config not found"):
         config_cost(tmp_path / "none.py")
+    (tmp_path / "data_only.py").write_text("data = 1\n")
+    with pytest.raises(UserError, match=r"data_only\.py: no model = dict"):
+        config_cost(tmp_path / "data_only.py")
+
+
+@pytest.mark.parametrize("shape", [("0", "32"), ("32", "-5")])
+def test_a_shape_without_pixels_is_refused(
+    repo_root: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[str, str]
+) -> None:
+    main = runpy.run_path(str(repo_root / "tools" / "cost.py"))["main"]
+    monkeypatch.setattr("sys.argv", ["cost.py", "any.py", "--shape", *shape])
+    with pytest.raises(SystemExit, match="2"):
+        main()

@@ -99,3 +99,12 @@ def test_a_trained_model_is_drawn_by_module(repo_root: Path, tmp_path: Path) -> 
     assert shown.maps.eq(0.25).all()
     with pytest.raises(UserError, match=r"no encoding's name contains 'stages\.9'"):
         of_checkpoint(str(config), str(tmp_path / "weights.pth"), "stages.9")
+    del (state := model.state_dict())["head.fc.weight"]
+    torch.save(state, tmp_path / "headless.pth")
+    assert (
+        of_checkpoint(str(config), str(tmp_path / "headless.pth"), names[-1])[0].maps.eq(0.25).all()
+    )
+    del state[f"{names[0]}.relative_position_bias_table"]
+    torch.save(state, tmp_path / "part.pth")
+    with pytest.raises(UserError, match=r"part\.pth has no .*relative_position_bias_table"):
+        of_checkpoint(str(config), str(tmp_path / "part.pth"))

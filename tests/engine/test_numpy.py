@@ -27,3 +27,14 @@ def test_b095_a_training_raises_no_deprecation_in_our_modules(tmp_path: Path) ->
         for kind in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("error", category=kind, module=r"relpos_mm(\.|$)")
         toy_runner(tmp_path).train()
+
+
+def test_b095_the_import_raises_no_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import relpos_mm"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

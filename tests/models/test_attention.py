@@ -148,6 +148,8 @@ def test_token_counts_that_do_not_fit_the_grid_are_refused() -> None:
         ({"v": torch.zeros(2, 1, 5, 4)}, "5 values for 6 keys"),
         ({"grid": Grid((2, 3), valid=((1, 1),) * 3)}, "3 regions for 2 images"),
         ({"key_padding_mask": torch.zeros(6, 2).bool()}, r"\(6, 2\) must be \(B, Nk\) = \(2, 6\)"),
+        ({"mask": torch.ones(6, 6).long()}, r"mask is torch.int64; give bool \(True = may attend"),
+        ({"mask": torch.ones(1, 1, 1, 6, 6)}, r"mask \(1, 1, 1, 6, 6\) must go into \(B, h, Nq"),
     ],
 )
 def test_calls_that_contradict_themselves_are_refused(changes: dict, message: str) -> None:

@@ -88,6 +88,72 @@ def test_broken_configs(refuse: Callable[..., str], text: str, said: str) -> Non
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        ("", "model = dict(...), no"),
+        ("model = 'Swin'", "no model = dict(...), no"),
+        (f"_base_ = '{CLS}'\nval_cfg = None\ntrain_dataloader = test_dataloader = None", "loader"),
+    ],
+)
+def test_configs_that_describe_no_run(refuse: Callable[..., str], text: str, absent: str) -> None:
+    Path("part.py").write_text(text)
+    for tool, more in ((train, []), (evaluate, ["x.pth"]), (infer, ["x.pth", "a.png"])):
+        message = refuse(tool, "part.py", *more)
+        assert message.startswith("error: part.py: no ")
+        assert absent in message
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("train_dataloader.num_workers=-1", "train_dataloader or train_cfg cannot be built: num_"),
+        ("default_hooks.checkpoint.save_best=fool", "a hook cannot be built: Cannot infer the"),
+        ("visualizer.type=Painter", "the visualizer cannot be built: Painter is not in the"),
+        ("optim_wrapper.optimizer.lr=-1", "optim_wrapper cannot be built: Invalid learning rate"),
+        ("optim_wrapper.optimizer.momentum=0.9", "optim_wrapper cannot be built: AdamW.__init__()"),
+        ("optim_wrapper.optimizer.type=AdmaW", "called 'AdmaW'; did you mean 'AdamW'?"),
+        ("train_cfg.max_epochs=3", "train_cfg cannot be built: IterBasedTrainLoop.__init__() got"),
+        ("model.type=Classifier", "the model cannot be built: Classifier is not in the"),
+    ],
+)
+def test_values_that_nothing_can_be_built_of(
+    in_workspace: Workspace, capfd: pytest.CaptureFixture[str], option: str, said: str
+) -> None:
+    assert run_tool(lambda: train([CLS, "--cfg-options", option])) == 2
+    message = capfd.readouterr().err
+    assert "error: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "train_cfg.max_iters=0",
+        "train_cfg.max_iters=many",
+        "train_cfg.val_interval=0",
+        "train_dataloader.batch_size=0",
+        "optim_wrapper.accumulative_counts=0",
+        "optim_wrapper.clip_grad.max_norm=-1",
+        "default_hooks.checkpoint.interval=0",
+        "randomness.seed=abc",
+        "load_from=5",
+    ],
+)
+def test_numbers_that_no_run_can_have(refuse: Callable[..., str], option: str) -> None:
+    key, value = option.split("=")
+    message = refuse(train, CLS, "--cfg-options", option)
+    assert f"{key} must be " in message
+    assert f"got {value!r}" in message or f"got {value}" in message
+
+
+def test_a_work_directory_that_cannot_be_made(refuse: Callable[..., str]) -> None:
+    Path("taken").write_text("")
+    for folder in ("taken", "taken/run"):
+        assert f"--work-dir: {folder}: " in refuse(train, CLS, "--work-dir", folder)
+        assert "taken is no folder" in refuse(evaluate, CLS, "x.pth", "--work-dir", folder)
+
+
 def test_missing_data(refuse: Callable[..., str], in_workspace: Workspace) -> None:
     (in_workspace.path / "data" / "bdpq").unlink()
     message = refuse(train, CLS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -210,6 +211,46 @@ def test_impossible_numbers(
     torch.save(official(), tmp_path / "swin.pth")
     assert tool.main([str(tmp_path / "swin.pth"), "--dry-run", "--to", "mm", *words]) == 2
     assert f"refused: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda value: value / 0, "are NaN or infinite; the file's training failed"),
+        (lambda value: value.to("meta"), "a tensor without values"),
+        (lambda value: value.to_sparse(), "a tensor stored sparsely"),
+    ],
+)
+@pytest.mark.parametrize("to", ["--to", "--config"])
+def test_tensors_that_are_no_weights_go_nowhere(
+    tool: ModuleType,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[torch.Tensor], torch.Tensor],
+    message: str,
+    to: str,
+) -> None:
+    state, key = official(), "layers.0.blocks.0.mlp.fc1.weight"
+    torch.save(state | {key: spoil(state[key])}, tmp_path / "swin.pth")
+    out = tmp_path / "out.pth"
+    where = "mm" if to == "--to" else str(write_config(tmp_path / "config.py"))
+    assert tool.main([str(tmp_path / "swin.pth"), str(out), to, where]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("refused: ")
+    assert message in printed
+    assert not out.exists()
+
+
+def test_a_report_that_cannot_be_written_stops_before_the_weights(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(official(), tmp_path / "swin.pth")
+    config, out = write_config(tmp_path / "config.py"), tmp_path / "out.pth"
+    arguments = [str(tmp_path / "swin.pth"), str(out), "--config", str(config)]
+    for taken in (tmp_path, config / "report.json"):
+        assert tool.main([*arguments, "--json", str(taken)]) == 2
+        assert "refused: " in capsys.readouterr().err
+        assert not out.exists()
 
 
 def test_a_full_disk_is_one_message(

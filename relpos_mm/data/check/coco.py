@@ -11,7 +11,7 @@ from relpos_mm.data.check.coco_json import check_coco_json, read_json
 from relpos_mm.data.check.finding import Finding, error, note
 from relpos_mm.data.check.outcome import Options, Outcome
 from relpos_mm.data.check.pictures import Size, check_picture
-from relpos_mm.data.check.work import check_all, spread
+from relpos_mm.data.check.work import check_all, spread_and_missing
 
 COCO_COUNTS = {"train2017": 118_287, "val2017": 5_000}
 
@@ -99,7 +99,7 @@ def _check_pictures(
         return
     named = [i for i in images if isinstance(i, dict) and isinstance(i.get("file_name"), str)]
     items = [(split.pictures / i["file_name"], (i.get("width"), i.get("height"))) for i in named]
-    opened = spread(items, options.limit)
+    opened = spread_and_missing(items, options.limit, lambda item: item[0])
     what = f"pictures of {split.pictures.name}"
     for findings in check_all(check_sized, opened, workers=options.workers, what=what):
         outcome.add(*findings)

@@ -34,11 +34,20 @@ def run_check(args: argparse.Namespace) -> int:
 
     Args:
         args: `set`, `path`, `config`, `mini`, `limit`, `workers` and `json` of the command line.
+
+    Raises:
+        UserError: There is no such config, or it cannot be read.
+        OSError: `json` cannot be written; found before the pictures are opened.
     """
+    if args.json:
+        Path(args.json).parent.mkdir(parents=True, exist_ok=True)
+        Path(args.json).open("a").close()
     options = Options(args.mini, args.limit, args.workers)
     name = f"{args.set} in {args.path}"
     outcome = check_set(args.set, Path(args.path), options, args.config)
-    print("\n".join(lines(name, outcome)))
+    # A name in a json or on the disk need not be one that can be printed.
+    printable = "\n".join(lines(name, outcome)).encode(errors="backslashreplace").decode()
+    print(printable)
     if args.json:
         write_json(Path(args.json), name, outcome)
     return 0 if outcome.passed else 1
@@ -56,7 +65,7 @@ def check_set(name: str, root: Path, options: Options, config: str | None = None
     if not root.is_dir():
         value = "there is no such folder"
         return Outcome([error("layout", root, value, "Give the folder that holds the data set")])
-    cfg = None if config is None else Config.fromfile(config)
+    cfg = None if config is None else _read(config)
     if name == "mini":
         return check_mini(root, options)
     if name == "imagenet":
@@ -67,6 +76,12 @@ def check_set(name: str, root: Path, options: Options, config: str | None = None
         return check_ade(root, options)
     layout = missing_layout(root, ("annotations", "train2017", "val2017"), _COCO_HOW)
     return Outcome(layout) if layout else check_coco(published_splits(root, options.mini), options)
+
+
+def _read(config: str) -> Config:
+    from relpos_mm.engine.cli import load_config  # that module imports this package
+
+    return load_config(config)
 
 
 def _check_by_config(name: str, root: Path, options: Options, cfg: Config) -> Outcome:

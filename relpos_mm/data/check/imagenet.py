@@ -11,7 +11,7 @@ from relpos_mm.data.check.finding import Finding, error, listed
 from relpos_mm.data.check.imagenet_val import check_val_list
 from relpos_mm.data.check.outcome import Options, Outcome, missing_layout
 from relpos_mm.data.check.pictures import check_picture
-from relpos_mm.data.check.work import check_all, spread
+from relpos_mm.data.check.work import check_all, spread_and_missing
 
 _CLASSES, _TRAIN, _VAL = 1000, 1_281_167, 50_000
 # What mmpretrain's ImageNet and CustomDataset take for a picture.
@@ -74,7 +74,7 @@ def check_imagenet(root: Path, options: Options, num_classes: int | None = None)
     outcome.add(*findings)
     outcome.expect("pictures", root / "val", len(val_pictures), _VAL if published else None)
     for what, paths in (("train", pictures), ("val", val_pictures)):
-        opened = spread(paths, options.limit)
+        opened = spread_and_missing(paths, options.limit, lambda path: path)
         for _, found in check_all(
             check_picture, opened, workers=options.workers, what=f"pictures of {what}"
         ):

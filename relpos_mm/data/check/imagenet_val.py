@@ -33,7 +33,7 @@ def check_val_list(
     """
     lines = val_list.read_text(errors="replace").splitlines()
     rows = [line.strip().rsplit(" ", 1) for line in lines]
-    bad = [i for i, row in enumerate(rows, 1) if len(row) != 2 or not row[1].isdecimal()]
+    bad = [i for i, row in enumerate(rows, 1) if len(row) != 2 or not _is_class(row[1])]
     if bad or not rows:
         value = f"lines {listed(bad)} are not 'name number'" if rows else "it is empty"
         remedy = "Write 'name number', numbers from 0 in the order of the sorted class folders"
@@ -45,6 +45,10 @@ def check_val_list(
         *_name_faults(root / "val", val_list, rows),
     ]
     return [root / "val" / name for name, _ in rows], findings
+
+
+def _is_class(text: str) -> bool:
+    return text.isdecimal() and len(text) < 10  # int() refuses thousands of digits
 
 
 def _range_fault(val_list: Path, numbers: dict[str, int], count: int) -> Iterator[Finding]:
@@ -81,7 +85,8 @@ def _order_fault(
         )
         yield error(UNPROVED, val_list, value, remedy)
         return
-    order = [line.split()[0] for line in proof.read_text(errors="replace").splitlines() if line]
+    lines = proof.read_text(errors="replace").splitlines()
+    order = [line.split()[0] for line in lines if line.strip()]
     if order != list(classes):
         place = next(
             (i for i, (a, b) in enumerate(zip(order, classes, strict=False)) if a != b),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from mmengine.utils import track_progress_rich
@@ -36,6 +37,18 @@ def spread(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
     if limit is None or len(items) <= limit:
         return items
     return [items[i * len(items) // limit] for i in range(limit)]
+
+
+def spread_and_missing(
+    items: Sequence[Any], limit: int | None, path_of: Callable[[Any], Path]
+) -> Sequence[Any]:
+    """`spread`, and every item whose file is not there: a limit never hides those."""
+    chosen = spread(items, limit)
+    if len(chosen) == len(items):
+        return chosen
+    taken = {path_of(item) for item in chosen}
+    others = (item for item in items if path_of(item) not in taken)
+    return [*chosen, *(item for item in others if not os.path.exists(path_of(item)))]
 
 
 def _apply(check: Callable[[Any], T], items: Sequence[Any]) -> list[T]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import runpy
 import shutil
@@ -90,3 +92,52 @@ def test_long_lists_are_cut_with_a_count() -> None:
     assert len([line for line in text if ".jpg" in line]) == 10
     assert "error [rule] ... and 15 more; --json FILE lists them all" in text
     assert text[-1] == "x: 25 errors, 0 notes"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config", "absent.py"], "Config not found: absent.py"),
+        (["--config", "broken.py"], "broken.py: not a readable config: SyntaxError"),
+        (["--json", "."], "directory"),
+        (["--json", "broken.py/found.json"], "broken.py"),
+    ],
+)
+def test_files_that_cannot_be_used_are_one_message(
+    check: Check,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    root = write_coco_tree(tmp_path / "coco", num_images=1)
+    monkeypatch.chdir(tmp_path)
+    Path("broken.py").write_text("model = dict(\n")
+    assert check("coco", root, "--mini", *arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+    assert "all is well" not in printed.out, "before the pictures are opened"
+
+
+def test_names_that_cannot_be_printed_are_shown_escaped(check: Check, tmp_path: Path) -> None:
+    root = write_coco_tree(tmp_path / "coco", num_images=1)
+    path = root / "annotations/instances_val2017.json"
+    content = json.loads(path.read_text())
+    content["images"][0]["file_name"] = "\ud800.jpg"
+    path.write_text(json.dumps(content))
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # pytest's own would take anything
+    with contextlib.redirect_stdout(out):
+        assert check("coco", root, "--mini") == 1
+    out.flush()
+    assert b"val2017/\\ud800.jpg: " in out.buffer.getvalue()
+
+
+@pytest.mark.parametrize("flag", ["--limit=0", "--limit=-1", "--workers=-2"])
+def test_a_check_that_would_open_nothing_is_refused(
+    check: Check, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        check("mini", ".", flag)
+    assert flag.split("=")[0] in capsys.readouterr().err.splitlines()[-1]

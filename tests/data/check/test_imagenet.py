@@ -76,11 +76,28 @@ def test_b081_listed_names_with_folders_prove_the_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "rule"),
-    [("", "val-list"), ("a.JPEG\n", "val-list"), ("a.JPEG -1\n", "val-list")],
+    [
+        ("", "val-list"),
+        ("a.JPEG\n", "val-list"),
+        ("a.JPEG -1\n", "val-list"),
+        ("a.JPEG " + 5000 * "9", "val-list"),
+    ],
 )
 def test_unreadable_list(tree: Path, text: str, rule: str) -> None:
     (tree / "meta/val.txt").write_text(text)
     only(check_imagenet(tree, ONE).findings, rule)
+
+
+def test_a_limit_hides_no_missing_picture(tree: Path) -> None:
+    (last := sorted((tree / "val").iterdir())[-1]).unlink()
+    outcome = check_imagenet(tree, Options(mini=True, limit=1, workers=1))
+    assert only(outcome.findings, "picture-missing").file == str(last)
+
+
+def test_lines_of_spaces_name_no_class(tree: Path) -> None:
+    with (tree / "meta/synsets.txt").open("a") as file:
+        file.write(" \n")
+    assert check_imagenet(tree, ONE).findings == []
 
 
 def test_numbers_out_of_range_and_unlisted_pictures(tree: Path) -> None:
