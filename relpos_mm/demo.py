@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -157,7 +158,8 @@ class Demo:
     def _draw(self) -> Path:
         """Test the pre-trained model once more, drawing prediction beside truth."""
         run_dir = self.work_dir / self.dense.config
-        config, shown = self._config(self.dense.config), self.work_dir / "pictures"
+        config, shown = self._config(self.dense.config), run_dir / "pictures"
+        shutil.rmtree(shown, ignore_errors=True)  # of an earlier demo, maybe with other data
         arguments = (config, _last_checkpoint(run_dir), "--work-dir", run_dir / "test")
         self._tool("draw", "test.py", *arguments, "--show-dir", shown)
         sheet = self.work_dir / f"{self.dense.config}.png"

@@ -30,10 +30,14 @@ SHORT = (
 def test_demo_runs_every_step(
     repo_root: Path, tmp_path: Path, task: str, dense: str, metrics: set[str]
 ) -> None:
+    stale = tmp_path / dense / "pictures" / "of_an_earlier_demo.png"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
     command = [sys.executable, "tools/demo.py", "--task", task, "--work-dir", str(tmp_path)]
     command += ["--record", str(tmp_path / "record"), "--cfg-options", *SHORT]
     done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert not stale.exists()
     record = json.loads((tmp_path / "record" / f"{task}.json").read_text())
     assert list(record) == ["classifier", dense, f"{dense}_scratch"]
     assert metrics <= record[dense]["metrics"].keys()
