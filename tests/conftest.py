@@ -5,7 +5,9 @@ import os
 # Before torch is imported anywhere, and for every process that a test starts.
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", MPLBACKEND="Agg")
 
+import logging
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,16 @@ def no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded)
         yield
+
+
+@pytest.fixture(autouse=True)
+def open_log_streams() -> None:
+    """Give mmengine's loggers an open stream: one made in a test keeps that test's captured one."""
+    made = getattr(sys.modules.get("mmengine.logging.logger"), "MMLogger", None)
+    for logger in made._instance_dict.values() if made else ():
+        for handler in logger.handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
+                handler.stream = sys.__stdout__  # setStream would flush the closed one
 
 
 @pytest.fixture(scope="session")
