@@ -47,7 +47,8 @@ def open_log_streams() -> None:
     made = getattr(sys.modules.get("mmengine.logging.logger"), "MMLogger", None)
     for logger in made._instance_dict.values() if made else ():
         for handler in logger.handlers:
-            if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
+            stream = getattr(handler, "stream", None)  # None: a log file between two writes
+            if isinstance(handler, logging.StreamHandler) and getattr(stream, "closed", False):
                 handler.stream = sys.__stdout__  # setStream would flush the closed one
 
 

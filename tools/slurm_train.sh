@@ -6,6 +6,10 @@ if [ $# -lt 4 ]; then
     echo "usage: $0 PARTITION JOB CONFIG WORK_DIR [flags of tools/train.py]" >&2
     exit 2
 fi
+if ! command -v srun > /dev/null; then
+    echo "error: srun is not in PATH, so this machine has no Slurm; on one machine use tools/dist_train.sh" >&2
+    exit 2
+fi
 GPUS=${GPUS:-8}
 GPUS_PER_NODE=${GPUS_PER_NODE:-$((GPUS < 8 ? GPUS : 8))}
 ROOT=$(cd "$(dirname "$0")/.." && pwd)

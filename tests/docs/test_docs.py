@@ -84,6 +84,7 @@ def test_the_readmes_encoding_works(
         num_heads=(1, 2),
         window_size=3,
         out_indices=(1,),
+        drop_path_rate=0.0,  # a dropped block has no gradient
         position=[{"type": "DistancePenalty"}],
     )
     (out,) = model(torch.randn(1, 3, 30, 45))

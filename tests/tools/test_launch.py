@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -143,6 +144,13 @@ def test_slurm_gets_the_whole_command(workspace: Workspace) -> None:
     few = workspace.run("slurm_train.sh", "gpu", "job", CLS)
     assert few.returncode == 2
     assert "PARTITION JOB CONFIG WORK_DIR" in few.stdout
+    bare = workspace.path / "bare"  # a machine without Slurm
+    bare.mkdir()
+    for tool in ("bash", "dirname"):
+        (bare / tool).symlink_to(shutil.which(tool) or tool)
+    none = workspace.run("slurm_train.sh", "gpu", "job", CLS, "out", PATH=str(bare))
+    assert none.returncode == 2
+    assert "srun is not in PATH" in none.stdout
 
 
 def test_slurms_variables_become_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
