@@ -6,6 +6,8 @@ mmseg at any size, the classification rule where the last map is one full window
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 from torch import Tensor
@@ -35,7 +37,7 @@ def ours(state: dict[str, Tensor], **changes: object) -> RelPosSwin:
 
 @pytest.mark.parametrize("library", ["mmdet", "mmseg"])
 def test_dense_mm_backbones(library: str) -> None:
-    module = pytest.importorskip(f"{library}.models.backbones.swin")
+    module = import_module(f"{library}.models.backbones.swin")
     theirs = module.SwinTransformer(
         embed_dims=12, depths=DEPTHS, num_heads=HEADS, window_size=4, drop_path_rate=0.0
     )
@@ -53,7 +55,7 @@ def test_dense_mm_backbones(library: str) -> None:
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_mmpretrain_classifier(absolute: bool) -> None:
-    module = pytest.importorskip("mmpretrain.models.backbones.swin_transformer")
+    module = import_module("mmpretrain.models.backbones.swin_transformer")
     arch = {"embed_dims": 12, "depths": DEPTHS, "num_heads": HEADS}
     theirs = module.SwinTransformer(
         arch, img_size=128, window_size=4, drop_path_rate=0.0, use_abs_pos_embed=absolute
@@ -75,7 +77,7 @@ def test_mmpretrain_classifier(absolute: bool) -> None:
 
 
 def test_torchvision_classifier() -> None:
-    swin = pytest.importorskip("torchvision.models.swin_transformer")
+    swin = import_module("torchvision.models.swin_transformer")
     theirs = swin.SwinTransformer([4, 4], 12, DEPTHS, HEADS, [4, 4], num_classes=5)
     randomise(theirs.double()).eval()
     assert detect(theirs.state_dict()) == "torchvision"
