@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,28 @@ def encoding_class(cfg: Mapping[str, Any]) -> type[PositionEncoding]:
     """
     if not isinstance(cfg, Mapping) or "type" not in cfg:
         raise ValueError(f"position: every entry is a dict with a 'type', got {cfg!r}")
-    found = POSITIONS.module_dict.get(cfg["type"])
+    found = POSITIONS.module_dict.get(cfg["type"]) if isinstance(cfg["type"], str) else None
     if found is None:
         names = sorted(POSITIONS.module_dict)
         near = get_close_matches(str(cfg["type"]), names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
         raise ValueError(f"position: no encoding is called {cfg['type']!r}; {hint}")
     return found
+
+
+def position_list(owner: str, position: object) -> list[dict[str, Any]]:
+    """Return the ``position`` list of a model as dicts of its own.
+
+    Raises:
+        ValueError: It is no list, or an entry names no encoding; the first message says whose list.
+    """
+    if not isinstance(position, Sequence) or isinstance(position, str):
+        raise ValueError(
+            f"{owner}: position must be a list of dicts ([] is no encoding), got {position!r}"
+        )
+    for cfg in position:
+        encoding_class(cfg)
+    return [dict(cfg) for cfg in position]
 
 
 def site_of(cfg: Mapping[str, Any]) -> str:

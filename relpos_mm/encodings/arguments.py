@@ -1,4 +1,4 @@
-"""Refusing arguments that no encoding can have, by name and value."""
+"""Refusing arguments that no encoding and no model can have, by name and value."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ def require_positive(owner: str, **values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, Real) or not isfinite(value) or value <= 0:
             raise ValueError(f"{owner}: {name} must be a number above 0, got {value!r}")
+
+
+def require_rate(owner: str, **values: object) -> None:
+    """Refuse what is no share that dropout can take: from 0 to below 1.
+
+    Raises:
+        ValueError: Names ``owner``, the argument and its value.
+    """
+    for name, value in values.items():
+        if not isinstance(value, Real) or not 0 <= float(value) < 1:
+            raise ValueError(f"{owner}: {name} must be from 0 to below 1, got {value!r}")
 
 
 def head_width(owner: str, embed_dims: int, num_heads: int) -> int:

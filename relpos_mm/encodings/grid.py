@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from .arguments import require_positive
 
 Size = tuple[int, int]
 
@@ -29,7 +32,8 @@ class Grid:
             ``None`` when the whole grid is content.
 
     Raises:
-        ValueError: A size below 1, a negative ``prefix``, or a valid region outside the grid.
+        ValueError: A size below 1, a ``prefix`` that is no number of tokens, a ``step`` that is no
+            pair of distances, or a valid region outside the grid.
     """
 
     q: Size
@@ -42,11 +46,19 @@ class Grid:
         set_ = object.__setattr__
         set_(self, "q", _size(self.q, "Grid.q"))
         set_(self, "k", self.q if self.k is None else _size(self.k, "Grid.k"))
-        if self.prefix < 0:
-            raise ValueError(f"Grid.prefix must not be negative, got {self.prefix}")
+        if (
+            not isinstance(self.prefix, Integral)
+            or isinstance(self.prefix, bool)
+            or self.prefix < 0
+        ):
+            raise ValueError(
+                f"Grid.prefix must be a whole number of tokens, at least 0, got {self.prefix!r}"
+            )
+        set_(self, "step", _step(self.step))
         if self.valid is not None:
             rows = self.valid.tolist() if isinstance(self.valid, Tensor) else self.valid
-            valid = tuple(_size(pair, "Grid.valid") for pair in rows)
+            pairs = rows if isinstance(rows, Iterable) else [rows]
+            valid = tuple(_size(pair, "Grid.valid") for pair in pairs)
             if any(h > self.q[0] or w > self.q[1] for h, w in valid):
                 raise ValueError(f"Grid.valid {valid} reaches outside the grid {self.q}")
             set_(self, "valid", valid)
@@ -84,17 +96,31 @@ def as_size(name: str, value: int | Sequence[int]) -> Size:
     Raises:
         ValueError: Anything else, or a side below 1; the message names it ``name``.
     """
-    sides = (value, value) if isinstance(value, int) else value
+    sides = (value, value) if isinstance(value, Integral) else value
     try:
-        return _size(sides, name)
-    except (TypeError, ValueError):
+        return _size(sides, name)  # type: ignore[arg-type]
+    except ValueError:
         message = f"{name} must be a number or (H, W), at least 1, got {value!r}"
         raise ValueError(message) from None
 
 
 def _size(pair: Sequence[int], name: str) -> Size:
-    sides = () if isinstance(pair, int | float) else tuple(pair)
-    if len(sides) != 2 or any(int(side) != side or side < 1 for side in sides):
+    sides = tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else ()
+    if len(sides) != 2 or not all(map(_is_count, sides)):
         shown = " x ".join(map(str, sides)) or repr(pair)
         raise ValueError(f"{name} must be (H, W) of at least 1 x 1, got {shown}")
     return int(sides[0]), int(sides[1])
+
+
+def _is_count(side: int) -> bool:
+    try:
+        return int(side) == side and side >= 1 and not isinstance(side, bool)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _step(pair: Sequence[float]) -> tuple[float, float]:
+    if isinstance(pair, str | bytes) or not isinstance(pair, Sequence) or len(pair) != 2:
+        raise ValueError(f"Grid.step must be distances (rows, columns), got {pair!r}")
+    require_positive("Grid.step", rows=pair[0], columns=pair[1])
+    return float(pair[0]), float(pair[1])

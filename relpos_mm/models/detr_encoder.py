@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any, ClassVar
 
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from relpos_mm.encodings.arguments import require_counts, require_rate
 from relpos_mm.encodings.grid import Grid, Size
 
+from .renamed_arguments import refuse_unknown
 from .transformer_encoder import TransformerEncoder
 from .transformer_layer import TokenFacts
 
@@ -34,6 +37,11 @@ class RelPosDetrEncoder(TransformerEncoder):
         window_size: Largest grid of tables of relative offsets, 1333 px both ways by default.
         with_cp: Recompute layers in the backward pass to save memory.
         init_cfg: See ``mmengine.model.BaseModule``.
+        **unknown: Refused, each with the name that it has here.
+
+    Raises:
+        TypeError: An argument that does not exist here, such as mmdet's ``layer_cfg``.
+        ValueError: Sizes that no encoder can have, or an encoding that does not exist.
     """
 
     usual_slug: ClassVar[str] = "sin2d"
@@ -47,11 +55,16 @@ class RelPosDetrEncoder(TransformerEncoder):
         dropout: float = 0.1,
         pre_norm: bool = False,
         position: Sequence[Mapping[str, Any]] = (),
-        grid_size: Size = (25, 42),
-        window_size: Size = (42, 42),
+        grid_size: int | Size = (25, 42),
+        window_size: int | Size = (42, 42),
         with_cp: bool = False,
         init_cfg: Mapping[str, Any] | None = None,
+        **unknown: Any,
     ) -> None:
+        known = set(signature(RelPosDetrEncoder).parameters) - {"unknown"}
+        refuse_unknown("RelPosDetrEncoder", unknown, known)
+        require_counts("RelPosDetrEncoder", num_layers=num_layers)
+        require_rate("RelPosDetrEncoder", dropout=dropout)
         super().__init__(
             embed_dims,
             num_heads,

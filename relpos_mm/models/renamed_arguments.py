@@ -1,4 +1,4 @@
-"""What other Swin code bases call the arguments of :class:`~relpos_mm.models.swin.RelPosSwin`."""
+"""What other code bases call the arguments of this project's models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 # Left: official classification, detection and segmentation code, timm, torchvision, the stock
-# OpenMMLab backbones. Right: what to write here.
+# OpenMMLab backbones; DETR's and mmdet's encoders. Right: what to write here.
 RENAMED: Mapping[str, str] = {
     "embed_dim": "embed_dims=<number>",
     "img_size": "pretrain_img_size=<number>",
@@ -22,6 +22,12 @@ RENAMED: Mapping[str, str] = {
     "arch": "embed_dims=, depths= and num_heads= (Swin-T is the default)",
     "convert_weights": "no argument; convert the file once with tools/transfer.py",
     "num_classes": "no argument; the classifier's head has it",
+    "d_model": "embed_dims=<number>",
+    "nhead": "num_heads=<number>",
+    "dim_feedforward": "feedforward_channels=<number>",
+    "normalize_before": "pre_norm=True",
+    "num_cp": "with_cp=True for all layers",
+    "layer_cfg": "num_heads=, feedforward_channels= and dropout= (all layers are equal)",
 }
 
 
@@ -35,8 +41,9 @@ def refuse_unknown(owner: str, unknown: Iterable[str], known: Iterable[str]) -> 
     lines = []
     for name in unknown:
         near = get_close_matches(name, known, n=1)
-        if name in RENAMED:
-            lines.append(f"{name} -> {RENAMED[name]}")
+        answer = RENAMED.get(name, "")
+        if answer.startswith("no argument") or answer.split("=")[0] in known:
+            lines.append(f"{name} -> {answer}")
         elif near:
             lines.append(f"{name} -> did you mean {near[0]}?")
         else:

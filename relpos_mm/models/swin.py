@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from inspect import signature
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -13,10 +13,10 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.arguments import require_counts, require_positive
+from relpos_mm.encodings.arguments import require_counts, require_positive, require_rate
 from relpos_mm.encodings.grid import Grid, Size, as_size
 from relpos_mm.encodings.valid_region import zero_padding
-from relpos_mm.registry import build_positions, encoding_class, site_of
+from relpos_mm.registry import build_positions, position_list, site_of
 
 from .alignment import warn_if_stretched
 from .mmcv_parts import PatchEmbed
@@ -97,15 +97,10 @@ class RelPosSwin(BaseModule):
             "RelPosSwin", embed_dims=embed_dims, in_channels=in_channels, patch_size=patch_size
         )
         require_positive("RelPosSwin", mlp_ratio=mlp_ratio)
-        _check_lists(depths, num_heads, out_indices, position)
+        require_rate("RelPosSwin", drop_path_rate=drop_path_rate)
+        _check_lists(depths, num_heads, out_indices)
         _check(embed_dims, depths, num_heads, out_indices, small_map, frozen_stages)
-        if not isinstance(drop_path_rate, Real) or not 0 <= drop_path_rate < 1:
-            raise ValueError(
-                f"RelPosSwin: drop_path_rate must be from 0 to below 1, got {drop_path_rate!r}"
-            )
-        for cfg in position:
-            encoding_class(cfg)
-        self.position_cfg = [dict(cfg) for cfg in position]
+        self.position_cfg = position_list("RelPosSwin", position)
         self.small_map = small_map
         self.frozen_stages = frozen_stages
         self.out_indices = tuple(out_indices)
@@ -238,10 +233,7 @@ def halved(grid: Grid) -> Grid:
 
 
 def _check_lists(
-    depths: Sequence[int],
-    num_heads: Sequence[int],
-    out_indices: Sequence[int],
-    position: Sequence[Mapping[str, Any]],
+    depths: Sequence[int], num_heads: Sequence[int], out_indices: Sequence[int]
 ) -> None:
     """Refuse what is no list, and numbers that no stage can have."""
     for name, values, lowest in (
@@ -256,10 +248,6 @@ def _check_lists(
             if lowest == 1:
                 which = "whole numbers, one per stage, each at least 1"
             raise ValueError(f"RelPosSwin: {name} must be a list of {which}, got {values!r}")
-    if not isinstance(position, Sequence) or isinstance(position, str):
-        raise ValueError(
-            f"RelPosSwin: position must be a list of dicts ([] is no encoding), got {position!r}"
-        )
 
 
 def _check(

@@ -9,8 +9,9 @@ import torch
 from mmengine.model import BaseModule, ModuleList
 from torch import Tensor, nn
 
-from relpos_mm.encodings.grid import Grid, Size
-from relpos_mm.registry import build_positions, site_of
+from relpos_mm.encodings.arguments import head_width, require_counts
+from relpos_mm.encodings.grid import Grid, Size, as_size
+from relpos_mm.registry import build_positions, position_list, site_of
 
 from .transformer_layer import TokenFacts, TransformerLayer, embed_tokens, encodings_of
 
@@ -30,8 +31,12 @@ class TransformerEncoder(BaseModule):
         position: One dict per encoding (``type`` plus arguments); ``[]`` is none.
         grid_size: Nominal grid ``(H, W)``: the shape of absolute tables. Inputs may have any size.
         window_size: Largest grid: the size of tables of relative offsets.
+        feedforward_channels: Hidden width of the MLP.
         prefix_tokens: Tokens before the grid.
         **layer: See :class:`~relpos_mm.models.transformer_layer.TransformerLayer`.
+
+    Raises:
+        ValueError: Sizes that no layer can have, or an encoding that does not exist.
     """
 
     def __init__(
@@ -41,18 +46,22 @@ class TransformerEncoder(BaseModule):
         *,
         drop_paths: Sequence[float],
         position: Sequence[Mapping[str, Any]],
-        grid_size: Size,
-        window_size: Size,
+        grid_size: int | Size,
+        window_size: int | Size,
+        feedforward_channels: int,
         prefix_tokens: int = 0,
         init_cfg: Mapping[str, Any] | None = None,
         **layer: Any,
     ) -> None:
         super().__init__(init_cfg=init_cfg)
+        owner = type(self).__name__
+        head_width(owner, embed_dims, num_heads)
+        require_counts(owner, feedforward_channels=feedforward_channels)
         self.embed_dims = embed_dims
-        self.position_cfg = [dict(cfg) for cfg in position]
+        self.position_cfg = position_list(owner, position)
         context = {
-            "grid_size": tuple(grid_size),
-            "window_size": tuple(window_size),
+            "grid_size": as_size(f"{owner}: grid_size", grid_size),
+            "window_size": as_size(f"{owner}: window_size", window_size),
             "prefix_tokens": prefix_tokens,
             "depth": len(drop_paths),
         }
@@ -66,6 +75,7 @@ class TransformerEncoder(BaseModule):
             TransformerLayer(
                 embed_dims,
                 num_heads,
+                feedforward_channels,
                 drop_path=drop_path,
                 position=in_layers,
                 context={**context, "layer": i},

@@ -10,6 +10,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from relpos_mm.encodings.arguments import require_counts, require_positive, require_rate
 from relpos_mm.encodings.grid import Grid, Size, as_size
 
 from .mmcv_parts import PatchEmbed
@@ -47,6 +48,7 @@ class RelPosViT(TransformerEncoder):
 
     Raises:
         TypeError: An argument that does not exist here.
+        ValueError: Sizes that no ViT can have, or an encoding that does not exist.
     """
 
     usual_slug: ClassVar[str] = "abs"
@@ -69,6 +71,15 @@ class RelPosViT(TransformerEncoder):
     ) -> None:
         refuse_unknown("RelPosViT", unknown, set(signature(RelPosViT).parameters) - {"unknown"})
         height, width = as_size("RelPosViT: pretrain_img_size", pretrain_img_size)
+        require_counts(
+            "RelPosViT",
+            embed_dims=embed_dims,
+            depth=depth,
+            in_channels=in_channels,
+            patch_size=patch_size,
+        )
+        require_positive("RelPosViT", mlp_ratio=mlp_ratio)
+        require_rate("RelPosViT", drop_path_rate=drop_path_rate)
         grid = (-(-height // patch_size), -(-width // patch_size))
         super().__init__(
             embed_dims,

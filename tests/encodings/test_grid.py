@@ -31,7 +31,7 @@ def test_pooled_queries_and_steps_scale_coordinates() -> None:
 def test_a_grid_is_a_cache_key_whatever_its_arguments_were() -> None:
     grids = {
         Grid([2, 3], valid=torch.tensor([[1, 2]])),
-        Grid((2, 3), valid=[(1, 2)]),
+        Grid((2, 3), valid=[(1, 2)], step=[1, 1]),
         Grid(torch.Size((2, 3)), valid=((1, 2),)),
     }
     assert len(grids) == 1
@@ -45,7 +45,22 @@ def test_a_grid_is_a_cache_key_whatever_its_arguments_were() -> None:
         ({"q": (2, 2.5)}, "Grid.q must be .* got 2 x 2.5"),
         ({"q": (2, 2), "k": (2, 2, 2)}, "Grid.k must be .* got 2 x 2 x 2"),
         ({"q": (2, 3), "k": (2, -1)}, "Grid.k must be"),
-        ({"q": (2, 3), "prefix": -1}, "must not be negative"),
+        ({"q": "23"}, "Grid.q must be .* got '23'"),
+        ({"q": None}, "Grid.q must be .* got None"),
+        ({"q": (2, None)}, "Grid.q must be .* got 2 x None"),
+        ({"q": (2, float("inf"))}, "Grid.q must be .* got 2 x inf"),
+        ({"q": (True, 2)}, "Grid.q must be .* got True x 2"),
+        ({"q": (2, 3), "prefix": -1}, "whole number of tokens, at least 0, got -1"),
+        ({"q": (2, 3), "prefix": 0.5}, "Grid.prefix must be .* got 0.5"),
+        ({"q": (2, 3), "prefix": None}, "Grid.prefix must be .* got None"),
+        ({"q": (2, 3), "prefix": True}, "Grid.prefix must be .* got True"),
+        ({"q": (2, 3), "step": 2}, r"Grid.step must be distances \(rows, columns\), got 2"),
+        ({"q": (2, 3), "step": (1, 2, 3)}, "Grid.step must be distances"),
+        ({"q": (2, 3), "step": (1, 0)}, "Grid.step: columns must be a number above 0, got 0"),
+        ({"q": (2, 3), "step": (-1, 1)}, "Grid.step: rows must be a number above 0, got -1"),
+        ({"q": (2, 3), "step": (float("nan"), 1)}, "Grid.step: rows must be .* got nan"),
+        ({"q": (2, 3), "step": ("1", 1)}, "Grid.step: rows must be .* got '1'"),
+        ({"q": (2, 3), "valid": 4}, "Grid.valid must be"),
         ({"q": (2, 3), "valid": [(2, 4)]}, "reaches outside"),
         ({"q": (2, 3), "valid": [(0, 1)]}, "Grid.valid must be"),
     ],

@@ -245,6 +245,29 @@ def test_two_sources_of_sines_are_refused() -> None:
         build(config)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_layers": 0}, "RelPosDetrEncoder: num_layers must be a whole number .* got 0"),
+        ({"num_layers": [6]}, r"num_layers must be a whole number of at least 1, got \[6\]"),
+        ({"embed_dims": -24}, "embed_dims must be a whole number of at least 1, got -24"),
+        ({"num_heads": 5}, "RelPosDetrEncoder: num_heads=5 does not divide embed_dims=24"),
+        ({"feedforward_channels": 0}, "feedforward_channels must be a whole number"),
+        ({"feedforward_channels": 32.5}, "feedforward_channels must be .* got 32.5"),
+        ({"dropout": -0.1}, "dropout must be from 0 to below 1, got -0.1"),
+        ({"dropout": "0.1"}, "dropout must be from 0 to below 1, got '0.1'"),
+        ({"grid_size": (25, 0)}, r"grid_size must be a number or \(H, W\), at least 1, got"),
+        ({"window_size": (42,)}, r"RelPosDetrEncoder: window_size must be .* got \(42,\)"),
+        ({"position": "Sinusoid2d"}, "position must be a list of dicts .* got 'Sinusoid2d'"),
+        ({"position": IRPE}, "RelPosDetrEncoder: position must be a list of dicts"),
+        ({"position": [{}]}, "every entry is a dict with a 'type', got {}"),
+    ],
+)
+def test_impossible_settings_are_refused_in_one_sentence(arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encoder(**{"position": [], **arguments})
+
+
 def test_a_missing_or_wrong_grid_is_named() -> None:
     model = encoder([IRPE])
     with pytest.raises(ValueError, match="no grid was given"):

@@ -7,7 +7,7 @@ import inspect
 import pytest
 from mmengine.registry import MODELS
 
-from relpos_mm.models import RelPosSwin
+from relpos_mm.models import RelPosDetrEncoder, RelPosSwin, RelPosViT
 from relpos_mm.models.renamed_arguments import RENAMED, refuse_unknown
 
 
@@ -32,10 +32,20 @@ def test_typing_errors_get_the_nearest_name_and_others_the_list() -> None:
 
 
 def test_the_answers_name_arguments_that_exist() -> None:
-    known = set(inspect.signature(RelPosSwin).parameters)
+    models = (RelPosSwin, RelPosViT, RelPosDetrEncoder)
+    known = {name for model in models for name in inspect.signature(model).parameters}
     assert not known & set(RENAMED)
     for answer in RENAMED.values():
         assert answer.startswith("no argument") or answer.split("=")[0] in known
+
+
+def test_each_model_is_told_arguments_of_its_own() -> None:
+    with pytest.raises(TypeError, match=r"layer_cfg -> num_heads=, .* nhead -> num_heads=<number>"):
+        RelPosDetrEncoder(layer_cfg={}, nhead=8)
+    with pytest.raises(
+        TypeError, match="dim_feedforward -> not known; arguments are depth, drop_p"
+    ):
+        RelPosViT(dim_feedforward=2048)
 
 
 def test_known_arguments_pass() -> None:

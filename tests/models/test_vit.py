@@ -147,6 +147,37 @@ def test_network_starts_equally_whatever_encodings_it_has() -> None:
     assert all(torch.equal(states[1][key], value) for key, value in states[0].items())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"embed_dims": 0}, "RelPosViT: embed_dims must be a whole number of at least 1, got 0"),
+        ({"embed_dims": 24.0}, "embed_dims must be a whole number of at least 1, got 24.0"),
+        ({"num_heads": 5}, "RelPosViT: num_heads=5 does not divide embed_dims=24"),
+        ({"num_heads": [3, 3]}, r"num_heads must be a whole number .* got \[3, 3\]"),
+        ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
+        ({"depth": (2, 2)}, r"depth must be a whole number .* got \(2, 2\)"),
+        ({"in_channels": -3}, "in_channels must be a whole number"),
+        ({"patch_size": (16, 16)}, "patch_size must be a whole number"),
+        ({"patch_size": 0}, "patch_size must be a whole number of at least 1, got 0"),
+        ({"pretrain_img_size": (0, 64)}, "pretrain_img_size must be .* at least 1"),
+        ({"pretrain_img_size": "64"}, "pretrain_img_size must be a number or .* got '64'"),
+        ({"mlp_ratio": 0}, "mlp_ratio must be a number above 0, got 0"),
+        ({"mlp_ratio": 0.01}, "feedforward_channels must be a whole number of at least 1, got 0"),
+        ({"drop_path_rate": 1.0}, "drop_path_rate must be from 0 to below 1, got 1.0"),
+        ({"drop_path_rate": None}, "drop_path_rate must be from 0 to below 1, got None"),
+        ({"position": None}, r"position must be a list of dicts \(\[\] is no encoding\), got None"),
+        ({"position": ABSOLUTE}, "RelPosViT: position must be a list of dicts"),
+        ({"position": ["AbsoluteTable"]}, "every entry is a dict with a 'type', got 'Absolute"),
+        ({"position": [{"type": "AbsoluteTabel"}]}, "did you mean 'AbsoluteTable'"),
+        ({"position": [{"type": ["AbsoluteTable"]}]}, r"no encoding is called \['AbsoluteTable'\]"),
+        ({"position": [{**IRPE, "rpe_no": "k"}]}, "ContextualRpe has no argument 'rpe_no'"),
+    ],
+)
+def test_impossible_settings_are_refused_in_one_sentence(arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(**{"position": [], **arguments})
+
+
 def test_foreign_argument_names_are_explained() -> None:
     with pytest.raises(TypeError, match="embed_dim -> embed_dims=<number>"):
         RelPosViT(embed_dim=192)
