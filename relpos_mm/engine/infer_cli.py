@@ -36,7 +36,7 @@ def infer(argv: list[str] | None = None) -> None:
     parser.add_argument("pictures", nargs="+", type=Path, help="picture files, or folders of them")
     parser.add_argument("--out-dir", type=Path, default=Path("work_dirs/infer"))
     parser.add_argument("--score-thr", type=float, default=0.3, help="lowest score of an object")
-    parser.add_argument("--device", default=get_device(), type=_device, help="as cpu or cuda:0")
+    parser.add_argument("--device", default=get_device(), type=device_name, help="as cpu or cuda:0")
     parser.add_argument("--cfg-options", nargs="+", action=OptionAction, metavar="KEY=VALUE")
     args = parser.parse_args(argv)
     cfg = load_config(args.config, args.cfg_options)
@@ -56,7 +56,7 @@ def infer(argv: list[str] | None = None) -> None:
         raise UserError(f"{len(bad)} of {len(jobs)} pictures not done: {', '.join(map(str, bad))}")
 
 
-def _device(name: str) -> str:
+def device_name(name: str) -> str:
     """Return the name of a device if tensors can be made there."""
     try:
         torch.empty(0, device=name)

@@ -77,3 +77,14 @@ def _require_path(cfg: Config, key: str) -> None:
         else:
             parent = ".".join(names[:depth])
             raise UserError(f"--cfg-options: {key}: {parent} has no parts, it is {node!r}")
+
+
+def count(text: str) -> int:
+    """Read a command line's number of things.
+
+    Raises:
+        argparse.ArgumentTypeError: It is no whole number of at least 1.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)

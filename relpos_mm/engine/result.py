@@ -129,7 +129,7 @@ class ResultHook(Hook):
             "config_sha256": config_sha256(cfg),
             "config_content": hashed_content(cfg),
             "data_sha256": data_hash(cfg),
-            "versions": _versions(),
+            "versions": versions(),
             "start": report.facts if report else None,
         }
 
@@ -173,7 +173,8 @@ def _device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
-def _versions() -> dict[str, str | None]:
+def versions() -> dict[str, str | None]:
+    """Return the versions of this package and of the libraries; None where one is absent."""
     from relpos_mm import __version__
 
     found: dict[str, str | None] = {"relpos_mm": __version__}

@@ -19,9 +19,9 @@ from .analysis import Comparison, Group
 from .stats import HELPS, HURTS
 
 _COLOURS = {HELPS: "#1a9850", HURTS: "#d73027"}
-_LINES = ("#4575b4", "#f46d43", "#1a9850", "#762a83", "#8c510a", "#01665e")
+LINES = ("#4575b4", "#f46d43", "#1a9850", "#762a83", "#8c510a", "#01665e")
 # matplotlib draws with these two; the page says what they are in light and in dark mode.
-_INK, _PAPER = "#010203", "none"
+INK, _PAPER = "#010203", "none"
 
 
 def svg_of(figure: Figure) -> str:
@@ -31,7 +31,7 @@ def svg_of(figure: Figure) -> str:
         figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()
-    text = text[text.index("<svg") :].replace(_INK, "currentColor")
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     return re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
 
@@ -44,14 +44,19 @@ def numbered(svg: str, number: int) -> str:
 def _axes(width: float, height: float) -> tuple[Figure, Axes]:
     figure, axes = plt.subplots(figsize=(width, height))
     figure.patch.set_facecolor(_PAPER)
-    axes.set_facecolor(_PAPER)
-    axes.tick_params(colors=_INK)
-    axes.xaxis.label.set_color(_INK)
-    axes.yaxis.label.set_color(_INK)
-    for spine in axes.spines.values():
-        spine.set_color(_INK)
-    axes.spines[["top", "right"]].set_visible(False)
+    style(axes)
     return figure, axes
+
+
+def style(axes: Axes) -> None:
+    """Let axes follow the page's colours."""
+    axes.set_facecolor(_PAPER)
+    axes.tick_params(colors=INK)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
+    for spine in axes.spines.values():
+        spine.set_color(INK)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def differences(lines: Sequence[Comparison], metric: str, factor: float = 1.0) -> str:
@@ -59,14 +64,14 @@ def differences(lines: Sequence[Comparison], metric: str, factor: float = 1.0) -
     figure, axes = _axes(7, 0.8 + 0.55 * len(lines))
     for row, line in enumerate(reversed(lines)):
         found = line.difference
-        colour = _COLOURS.get(found.verdict, _INK)
+        colour = _COLOURS.get(found.verdict, INK)
         points = [factor * value for value in found.values]
         axes.plot(points, [row - 0.18] * len(points), "|", color=colour, alpha=0.6)
         if found.mean is not None:
             axes.plot([factor * found.mean], [row], "o", color=colour)
         if found.interval is not None:
             axes.plot([factor * end for end in found.interval], [row] * 2, "-", color=colour)
-    axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
+    axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(lines)), [line.pair for line in reversed(lines)])
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.set_xlabel(f"difference in {metric}: mean, 95 % interval, one tick per seed")
@@ -77,7 +82,7 @@ def curves(group: Group, metric_key: str = "loss") -> str | None:
     """Draw the training loss of every variant: a line per variant, the mean over its seeds."""
     drawn = False
     figure, axes = _axes(7, 3)
-    for colour, (variant, records) in zip(_LINES * 9, sorted(group.records.items()), strict=False):
+    for colour, (variant, records) in zip(LINES * 9, sorted(group.records.items()), strict=False):
         steps: dict[int, list[float]] = {}
         for record in records.values():
             for row in _rows(record.path.parent / "curve.json"):
@@ -92,7 +97,7 @@ def curves(group: Group, metric_key: str = "loss") -> str | None:
         return None
     axes.set_xlabel("iteration")
     axes.set_ylabel("training loss")
-    axes.legend(frameon=False, labelcolor=_INK)
+    axes.legend(frameon=False, labelcolor=INK)
     return svg_of(figure)
 
 
@@ -117,7 +122,7 @@ def knob(lines: Sequence[Comparison], metric: str) -> str | None:
     if not series:
         return None
     figure, axes = _axes(7, 3.5)
-    for colour, (name, points) in zip(_LINES * 9, series.items(), strict=False):
+    for colour, (name, points) in zip(LINES * 9, series.items(), strict=False):
         points.sort(key=lambda point: point[0])
         at = [strength for strength, _ in points]
         means, below, above = [], [], []
@@ -128,8 +133,8 @@ def knob(lines: Sequence[Comparison], metric: str) -> str | None:
             below.append(mean - low)
             above.append(high - mean)
         axes.errorbar(at, means, [below, above], color=colour, marker="o", label=name, capsize=3)
-    axes.axhline(0, color=_INK, linewidth=0.8, linestyle=":")
+    axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("layout strength, %")
     axes.set_ylabel(f"difference in {metric}")
-    axes.legend(frameon=False, labelcolor=_INK)
+    axes.legend(frameon=False, labelcolor=INK)
     return svg_of(figure)
