@@ -23,8 +23,10 @@ from .subject import Subject
 Change = Callable[[Tensor, torch.Generator], Tensor]
 
 # Tensors whose first axis runs over offsets or buckets; maps (.., .., H, W) show by their shape.
-_TABLES = ("relative_position_bias_table", "table", "rel_pos_h", "rel_pos_w")
-_TABLES += ("rel_embeddings_h", "rel_embeddings_w")
+_TABLES = (
+    *("relative_position_bias_table", "table", "rel_pos_h", "rel_pos_w"),
+    *("rel_embeddings_h", "rel_embeddings_w"),
+)
 
 
 def places_last(name: str, tensor: Tensor) -> Tensor:
@@ -127,7 +129,7 @@ class Ablate(Probe):
             if not any(True for m in modules.values() for _ in m.parameters()):
                 found.notes.append(f"{kind} has no parameters, so nothing of it can be changed")
                 continue
-            scores = {}
+            scores: dict[str, list[float | None]] = {}
             for method in settings["methods"]:
                 draws = settings["draws"] if method == "permute" else 1
                 scores[method] = []

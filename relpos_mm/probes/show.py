@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from relpos_mm.study.figures import INK, LINES, style, svg_of
@@ -78,13 +79,13 @@ def figure(records: Sequence[Record]) -> str | None:
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     drawing.patch.set_facecolor("none")
-    named: dict[str, object] = {}
+    named: dict[str, Artist] = {}
     for axes in grid.flat:
         named |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     drawing.tight_layout()
     drawing.legend(
-        named.values(),
-        named.keys(),
+        list(named.values()),
+        list(named),
         loc="upper center",
         bbox_to_anchor=(0.5, 0.0),
         ncols=min(4, len(named)),
@@ -103,7 +104,7 @@ def _panel(
         y = [np.nan if value is None else value for value in curve.y]
         label = ", ".join(filter(None, (record.variant, curve.series)))
         axes.plot(
-            curve.x,  # type: ignore[arg-type]  # words make a categorical axis
+            curve.x,
             y,
             _STYLES[series.index(curve.series) % len(_STYLES)],
             color=colours[by_variant(record)],

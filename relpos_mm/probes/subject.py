@@ -100,7 +100,7 @@ class Subject:
         predict = predict or self.model.test_step
         loader = self.loader(None if count is None else 1)
         evaluator = Evaluator(self.cfg.test_evaluator)
-        evaluator.dataset_meta = loader.dataset.metainfo
+        evaluator.dataset_meta = loader.dataset.metainfo  # type: ignore[attr-defined]
         seen: list[Any] = []
         for batch in loader if count is None else self.pictures(count):
             with torch.no_grad():
