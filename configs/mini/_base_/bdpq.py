@@ -17,6 +17,25 @@ mini_swin = dict(
     pretrain_img_size=48,
     drop_path_rate=0.0,
 )
+# Runs count iterations, because minutes hold no more than a few epochs. Lengths, rates and batches
+# are each task's own; so are hooks, which each library's runtime sets.
+train_cfg = dict(type="IterBasedTrainLoop")
+val_cfg = dict(type="ValLoop")
+test_cfg = dict(type="TestLoop")
+train_dataloader = dict(
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type="InfiniteSampler", shuffle=True),
+)
+val_dataloader = dict(num_workers=1, sampler=dict(type="DefaultSampler", shuffle=False))
+test_dataloader = val_dataloader
+optim_wrapper = dict(
+    type="OptimWrapper",
+    constructor="PositionOptimConstructor",
+    optimizer=dict(type="AdamW"),
+    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
+)
+
 # The colours that segmentation pictures are drawn in: grounds muted, letters bright.
 palette = [
     *([110, 60, 50], [60, 90, 50], [100, 100, 100], [70, 70, 120], [120, 110, 60]),

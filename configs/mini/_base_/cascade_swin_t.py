@@ -78,9 +78,6 @@ dataset = dict(
 annotations = dict(type="LoadAnnotations", with_bbox=True, with_mask=True)
 train_dataloader = dict(
     batch_size=8,
-    num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type="InfiniteSampler", shuffle=True),
     dataset=dict(
         **dataset,
         ann_file="ann/train.json",
@@ -92,8 +89,6 @@ train_dataloader = dict(
 )
 val_dataloader = dict(
     batch_size=8,
-    num_workers=1,
-    sampler=dict(type="DefaultSampler", shuffle=False),
     dataset=dict(
         **dataset,
         ann_file="ann/val.json",
@@ -116,18 +111,12 @@ val_evaluator = dict(
 )
 test_evaluator = val_evaluator
 
-train_cfg = dict(type="IterBasedTrainLoop", max_iters=200, val_interval=200)
-val_cfg = dict(type="ValLoop")
-test_cfg = dict(type="TestLoop")
+train_cfg = dict(max_iters=200, val_interval=200)
 optim_wrapper = dict(
-    type="OptimWrapper",
-    constructor="PositionOptimConstructor",
-    optimizer=dict(type="AdamW", lr=2e-3, weight_decay=0.05),
+    optimizer=dict(lr=2e-3, weight_decay=0.05),
     # New heads learn fast within minutes, the backbone is tuned slowly and keeps what it knows.
     # (A custom key overrides the rules of norms and biases; at this rate their decay is nothing.)
-    paramwise_cfg=dict(
-        norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys=dict(backbone=dict(lr_mult=0.02))
-    ),
+    paramwise_cfg=dict(custom_keys=dict(backbone=dict(lr_mult=0.02))),
     clip_grad=dict(max_norm=5.0),
 )
 param_scheduler = [

@@ -21,9 +21,6 @@ dataset = dict(
 )
 train_dataloader = dict(
     batch_size=32,
-    num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type="InfiniteSampler", shuffle=True),
     dataset=dict(
         **dataset,
         data_root=_base_.data_root + "cls/train",
@@ -38,8 +35,6 @@ train_dataloader = dict(
 )
 val_dataloader = dict(
     batch_size=100,
-    num_workers=1,
-    sampler=dict(type="DefaultSampler", shuffle=False),
     dataset=dict(
         **dataset,
         data_root=_base_.data_root + "cls/val",
@@ -51,14 +46,9 @@ test_dataloader = val_dataloader
 val_evaluator = dict(type="Accuracy", topk=(1,))
 test_evaluator = val_evaluator
 
-train_cfg = dict(type="IterBasedTrainLoop", max_iters=3000, val_interval=1000)
-val_cfg = dict()
-test_cfg = dict()
+train_cfg = dict(max_iters=3000, val_interval=1000)
 optim_wrapper = dict(
-    type="OptimWrapper",
-    constructor="PositionOptimConstructor",
-    optimizer=dict(type="AdamW", lr=1e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
+    optimizer=dict(lr=1e-3, weight_decay=0.05),
     clip_grad=dict(max_norm=1.0),
 )
 param_scheduler = [

@@ -32,9 +32,6 @@ pipeline = [
 ]
 train_dataloader = dict(
     batch_size=8,
-    num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type="InfiniteSampler", shuffle=True),
     dataset=dict(
         **dataset,
         data_prefix=dict(img_path="img/train", seg_map_path="seg/train"),
@@ -43,8 +40,6 @@ train_dataloader = dict(
 )
 val_dataloader = dict(
     batch_size=8,
-    num_workers=1,
-    sampler=dict(type="DefaultSampler", shuffle=False),
     dataset=dict(
         **dataset,
         data_prefix=dict(img_path="img/val", seg_map_path="seg/val"),
@@ -63,17 +58,11 @@ val_evaluator = [
 ]
 test_evaluator = val_evaluator
 
-train_cfg = dict(type="IterBasedTrainLoop", max_iters=1600, val_interval=1600)
-val_cfg = dict(type="ValLoop")
-test_cfg = dict(type="TestLoop")
+train_cfg = dict(max_iters=1600, val_interval=1600)
 optim_wrapper = dict(
-    type="OptimWrapper",
-    constructor="PositionOptimConstructor",
-    optimizer=dict(type="AdamW", lr=1e-2, weight_decay=0.01),
+    optimizer=dict(lr=1e-2, weight_decay=0.01),
     # As in the mini detector: new heads learn fast, the backbone keeps what it knows.
-    paramwise_cfg=dict(
-        norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys=dict(backbone=dict(lr_mult=0.02))
-    ),
+    paramwise_cfg=dict(custom_keys=dict(backbone=dict(lr_mult=0.02))),
     clip_grad=dict(max_norm=5.0),
 )
 param_scheduler = [
