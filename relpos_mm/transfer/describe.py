@@ -19,6 +19,7 @@ from relpos_mm.transfer.layouts import RELPOS
 from relpos_mm.transfer.meta import backbone_config, position_config
 from relpos_mm.transfer.networks import Network, find_network
 from relpos_mm.transfer.source import Weights, read_weights
+from relpos_mm.transfer.values import require_values
 from relpos_mm.transfer.whole import file_position
 
 
@@ -78,6 +79,7 @@ def describe(path: str | Path) -> Description:
         if (found := find_network(unwrap(checkpoint))) is not None:
             return _describe_network(result, checkpoint, *found)
         weights = read_weights(unwrap(checkpoint))
+        require_values({weights.origin.get(key, key): v for key, v in weights.backbone.items()})
     except TransferError as error:
         result.problem = str(error).removeprefix(f"{path}: ")
         return result
@@ -104,6 +106,7 @@ def _describe_network(
     result: Description, checkpoint: Any, network: Network, layout: str, state: Mapping[str, Tensor]
 ) -> Description:
     """Complete the description of a whole DETR or DeiT."""
+    require_values(state)
     result.kind, result.layout = f"{network.kind} ({network.name})", layout
     result.parameters = sum(value.numel() for value in state.values())
     ours = network.convert(dict(state), layout, "relpos")

@@ -28,7 +28,7 @@ from relpos_mm.transfer.position_only import fit_position
 from relpos_mm.transfer.report import Report
 from relpos_mm.transfer.source import Weights, read_weights
 from relpos_mm.transfer.target import Target, build_target, load_config
-from relpos_mm.transfer.values import value_fault
+from relpos_mm.transfer.values import require_values
 from relpos_mm.transfer.whole import fit_network, network_of
 
 
@@ -208,9 +208,10 @@ def export_file(source: str | Path, out: str | Path | None, layout: str, options
         prefix_tokens=options.prefix_tokens,
         prefix=options.prefix,
     )
-    for key, value in state.items():  # index buffers are whole numbers
-        if value.is_floating_point() and (fault := value_fault(value)):
-            raise TransferError(f"{source}: {key}: {fault}")
+    try:
+        require_values(state)
+    except TransferError as error:
+        raise TransferError(f"{source}: {error}") from error
     facts = {"source": str(source), "sha256": sha256_of(Path(source)), "layout": layout}
     plain = {key: value.clone() for key, value in state.items()}
     if out is not None and Path(out).suffix == ".safetensors":

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
+
+from relpos_mm.transfer.errors import TransferError
 
 
 def value_fault(value: Tensor) -> str:
@@ -17,6 +21,17 @@ def value_fault(value: Tensor) -> str:
     if wrong:
         return f"{wrong} of {value.numel()} values are NaN or infinite; the file's training failed"
     return ""
+
+
+def require_values(state: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that cannot be weights; index buffers and counters are whole numbers.
+
+    Raises:
+        TransferError: Names the first one and what is wrong with it.
+    """
+    for key, value in state.items():
+        if value.is_floating_point() and (fault := value_fault(value)):
+            raise TransferError(f"{key}: {fault}")
 
 
 def precision_note(value: Tensor) -> str:

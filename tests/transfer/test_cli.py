@@ -239,6 +239,10 @@ def test_tensors_that_are_no_weights_go_nowhere(
     assert printed.startswith("refused: ")
     assert message in printed
     assert not out.exists()
+    assert tool.main(["--inspect", str(tmp_path / "swin.pth")]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{tmp_path}/swin.pth: cannot be used: {key}: ")
+    assert message in line
 
 
 def test_a_report_that_cannot_be_written_stops_before_the_weights(

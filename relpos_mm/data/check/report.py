@@ -20,8 +20,8 @@ def lines(name: str, outcome: Outcome) -> list[str]:
     text = [f"{count:>12,} {what}" for what, count in outcome.counts.items()]
     for title, findings in (("error", wrong), ("note", notes)):
         text += _grouped(title, findings)
-    verdict = "all is well" if not wrong else f"{len(wrong):,} errors"
-    return [*text, f"{name}: {verdict}, {len(notes):,} notes"]
+    verdict = "all is well" if not wrong else _counted(len(wrong), "error")
+    return [*text, f"{name}: {verdict}, {_counted(len(notes), 'note')}"]
 
 
 def write_json(path: Path, name: str, outcome: Outcome) -> None:
@@ -34,6 +34,10 @@ def write_json(path: Path, name: str, outcome: Outcome) -> None:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _grouped(title: str, findings: Iterable[Finding]) -> list[str]:

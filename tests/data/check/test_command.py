@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relpos_mm.data.check.finding import error
+from relpos_mm.data.check.finding import error, note
 from relpos_mm.data.check.outcome import Outcome
 from relpos_mm.data.check.report import lines
 from relpos_mm.data.trees import write_coco_tree
@@ -92,6 +92,11 @@ def test_long_lists_are_cut_with_a_count() -> None:
     assert len([line for line in text if ".jpg" in line]) == 10
     assert "error [rule] ... and 15 more; --json FILE lists them all" in text
     assert text[-1] == "x: 25 errors, 0 notes"
+
+
+def test_one_is_counted_in_the_singular() -> None:
+    outcome = Outcome([error("rule", "a.jpg", "bad", "Mend it"), note("rule", "b.jpg", "odd", "")])
+    assert lines("x", outcome)[-1] == "x: 1 error, 1 note"
 
 
 @pytest.mark.parametrize(
