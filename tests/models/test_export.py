@@ -54,6 +54,25 @@ def test_tables_are_never_made_by_an_export() -> None:
     torch.testing.assert_close(model(x)[0], expected)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["rel", "irpe_k", "rope_mixed"])
+def test_onnx_gives_the_same_numbers(name: str) -> None:
+    """In onnxruntime, on a map that no window divides; another size is refused there, too."""
+    for package in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason="the optional extra `export` is not installed")
+    import onnxruntime
+
+    model, x = small(CATALOGUE[name]), picture(36, 52)
+    expected = model(x)[0]
+    program = torch.onnx.export(model, (torch.zeros_like(x),), dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    (entry,) = (node.name for node in session.get_inputs())
+    (found,) = session.run(None, {entry: x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=1e-4)
+    with pytest.raises(Exception, match="invalid dimensions"):
+        session.run(None, {entry: picture(40, 52).numpy()})
+
+
 @pytest.mark.parametrize("name", USUAL)
 def test_export_of_the_published_encodings(name: str) -> None:
     check_export(CATALOGUE[name])
