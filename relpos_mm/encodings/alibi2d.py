@@ -11,8 +11,9 @@ from relpos_mm.registry import POSITIONS
 
 from .arguments import require_counts
 from .base import PositionEncoding
-from .distances import distances, geometric_slopes
+from .distances import distances, geometric_slopes, offset_distances
 from .grid import Grid
+from .made_once import constant
 
 
 @POSITIONS.register_module()
@@ -36,8 +37,14 @@ class Alibi2d(PositionEncoding):
         self.slopes = tuple(geometric_slopes(num_heads))
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
-        slopes = torch.tensor(self.slopes, device=q.device)[:, None, None]
-        return (-slopes * distances(grid, q.device)).unsqueeze(0)  # (1, h, Nq, Nk)
+        return (-self._slopes(q.device) * distances(grid, q.device)).unsqueeze(0)  # (1, h, Nq, Nk)
+
+    def offset_table(self, grid: Grid, device: torch.device) -> Tensor | None:
+        table = offset_distances(grid, device)
+        return None if table is None else -self._slopes(device) * table
+
+    def _slopes(self, device: torch.device) -> Tensor:
+        return constant(self.slopes, torch.float32, device)[:, None, None]
 
     def extra_repr(self) -> str:
         return f"num_heads={len(self.slopes)}"

@@ -62,7 +62,7 @@ class AxialRope(Rotary):
         self.theta = theta
 
     def angles(self, positions: Tensor) -> Tensor:
-        bands = frequencies(self.head_dim, self.theta, positions.dtype).to(positions.device)
+        bands = frequencies(self.head_dim, self.theta, positions.dtype, positions.device)
         return (positions[..., None] * bands).flatten(-2).unsqueeze(1)
 
     def extra_repr(self) -> str:

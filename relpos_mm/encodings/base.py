@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
@@ -105,6 +106,15 @@ class PositionEncoding(nn.Module):
         A host that finds any uses them instead of ``bias`` and expands them where it is cheapest.
         """
         return []
+
+    def offset_table(self, grid: Grid, device: torch.device) -> Tensor | None:
+        """Return the bias of every offset, ``(1|h, 2 H - 1, 2 W - 1)``, if ``bias`` is no more.
+
+        Entry ``[h, dy + H - 1, dx + W - 1]`` is the logit of all pairs of that offset, query minus
+        key. Kernels that compute indices read it instead of ``bias``. None where queries and keys
+        stand on different grids. ``device`` is that of the tokens.
+        """
+        return None
 
     def value(self, v: Tensor, grid: Grid) -> Tensor | None:
         """Return an output ``(B, h, N, d)`` computed on the value map before any windows."""

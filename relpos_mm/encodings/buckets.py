@@ -29,6 +29,17 @@ def axis_offsets(num_queries: int, num_keys: int, device: torch.device | str) ->
     return queries[:, None] - torch.arange(num_keys, device=device)[None, :]
 
 
+def require_covered(query_size: Size, key_size: Size, window_size: Size) -> None:
+    """Raise ``ValueError`` where a grid is larger than the window of a table."""
+    for name, size in (("query", query_size), ("key", key_size)):
+        if size[0] > window_size[0] or size[1] > window_size[1]:
+            raise ValueError(
+                f"the {name} grid {size[0]} x {size[1]} is larger than the window "
+                f"{window_size[0]} x {window_size[1]} of the relative position bias table; "
+                "build the encoding with a window_size that covers the grid"
+            )
+
+
 @made_once(maxsize=64)
 def product_index(
     query_size: Size, key_size: Size, window_size: Size, device: torch.device | str = "cpu"
@@ -52,13 +63,7 @@ def product_index(
     Raises:
         ValueError: A grid is larger than the window, so an offset has no row.
     """
-    for name, size in (("query", query_size), ("key", key_size)):
-        if size[0] > window_size[0] or size[1] > window_size[1]:
-            raise ValueError(
-                f"the {name} grid {size[0]} x {size[1]} is larger than the window "
-                f"{window_size[0]} x {window_size[1]} of the relative position bias table; "
-                "build the encoding with a window_size that covers the grid"
-            )
+    require_covered(query_size, key_size, window_size)
     rows = axis_offsets(query_size[0], key_size[0], device) + window_size[0] - 1
     columns = axis_offsets(query_size[1], key_size[1], device) + window_size[1] - 1
     index = rows[:, None, :, None] * (2 * window_size[1] - 1) + columns[None, :, None, :]

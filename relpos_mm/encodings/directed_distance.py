@@ -12,9 +12,10 @@ from relpos_mm.registry import POSITIONS
 
 from .arguments import require_counts, require_positive
 from .base import PositionEncoding
-from .distances import distances
+from .distances import distances, offset_distances
 from .grid import Grid, Size
-from .made_once import made_once
+from .made_once import constant, made_once
+from .offsets import offset_set
 
 # A head sees the keys that lie in all directions of its tuple; offsets are query minus key.
 _VIEWS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -100,13 +101,24 @@ class DirectedDistance(PositionEncoding):
         self.slopes = tuple(slope * head_slope for head_slope in slopes)
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
-        slopes = torch.tensor(self.slopes, device=q.device)[:, None, None]
-        penalty = slopes * distances(grid, q.device)
         hidden = hidden_pairs(grid.q, grid.k, self.directions, q.device)
+        return self._penalty(distances(grid, q.device), hidden).unsqueeze(0)  # (1, h, Nq, Nk)
+
+    def offset_table(self, grid: Grid, device: torch.device) -> Tensor | None:
+        table = offset_distances(grid, device)
+        if table is None:
+            return None
+        offsets = offset_set(grid.q, grid.k, (1.0, 1.0), device)[0]
+        dy, dx = offsets.unflatten(0, table.shape).unbind(-1)
+        return self._penalty(table, _hidden(dy, dx, self.directions))
+
+    def _penalty(self, distance: Tensor, hidden: Tensor) -> Tensor:
+        """Logits ``(h, ., .)`` of distances, with what directed heads do not see at -infinity."""
+        penalty = constant(self.slopes, torch.float32, distance.device)[:, None, None] * distance
         directed = len(self.slopes) - self.undirected
-        turn = torch.arange(directed, device=q.device) % len(hidden)
+        turn = torch.arange(directed, device=distance.device) % len(hidden)
         penalty[:directed].masked_fill_(hidden[turn], inf)
-        return -penalty.unsqueeze(0)  # (1, h, Nq, Nk)
+        return -penalty
 
     def extra_repr(self) -> str:
         return f"directions={self.directions!r}, slopes={self.slopes}, undirected={self.undirected}"
@@ -129,6 +141,11 @@ def hidden_pairs(
     queries = Grid(query_size, key_size).coords("q", device).floor()
     keys = Grid(query_size, key_size).coords("k", device)
     dy, dx = (queries[:, None] - keys[None, :]).unbind(-1)
+    return _hidden(dy, dx, directions)
+
+
+def _hidden(dy: Tensor, dx: Tensor, directions: str) -> Tensor:
+    """Offsets outside each direction's view ``(4|8, ...)`` bool."""
     sees = {
         "up": dy >= 0,
         "down": dy <= 0,

@@ -9,11 +9,19 @@ from torch import Tensor
 
 from .grid import Grid, Size
 from .made_once import made_once
+from .offsets import as_table, offset_set
 
 
 def distances(grid: Grid, device: torch.device | str) -> Tensor:
     """Euclidean distances ``(Nq, Nk)`` in key units times ``Grid.step``, float32."""
     return _distances(grid.q, grid.k, grid.step, device)
+
+
+def offset_distances(grid: Grid, device: torch.device | str) -> Tensor | None:
+    """Distance of every offset ``(2 H - 1, 2 W - 1)``; None where grids differ."""
+    offsets = offset_set(grid.q, grid.k, grid.step, device)[0]
+    table = as_table(offsets.square().sum(-1, keepdim=True).sqrt(), grid)
+    return None if table is None else table[0]
 
 
 @made_once(maxsize=32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from relpos_mm.registry import POSITIONS
@@ -11,7 +12,7 @@ from relpos_mm.registry import POSITIONS
 from .arguments import require_counts
 from .base import PositionEncoding
 from .grid import Grid
-from .offsets import gather_bias, offset_set
+from .offsets import as_table, gather_bias, offset_set
 from .precision import call_wide
 
 
@@ -79,9 +80,16 @@ class DynamicBias(PositionEncoding):
         return self.pos3(x)
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
+        return gather_bias(*self._by_offset(grid))
+
+    def offset_table(self, grid: Grid, device: torch.device) -> Tensor | None:
+        return as_table(self._by_offset(grid)[0], grid)
+
+    def _by_offset(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Bias ``(P, h)`` of the distinct offsets, and the offset of each pair."""
         step = grid.step if self.use_step else (1.0, 1.0)
         offsets, index = offset_set(grid.q, grid.k, step, self.pos_proj.weight.device)
-        return gather_bias(call_wide(self, offsets), index)
+        return call_wide(self, offsets), index
 
     def no_decay(self) -> tuple[str, ...]:
         """Norms and biases alone, as the released classification recipe decays the matrices.

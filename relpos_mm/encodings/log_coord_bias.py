@@ -18,7 +18,7 @@ from .arguments import require_counts
 from .base import PositionEncoding, Resized
 from .grid import Grid, Size, as_size
 from .made_once import made_once
-from .offsets import gather_bias, offset_set
+from .offsets import as_table, gather_bias, offset_set
 from .precision import call_wide, widen
 from .resize import ResizeMode
 
@@ -89,9 +89,16 @@ class LogCoordBias(PositionEncoding):
         self._register_state_dict_hook(_record_window)
 
     def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
+        return gather_bias(*self._by_offset(grid))
+
+    def offset_table(self, grid: Grid, device: torch.device) -> Tensor | None:
+        return as_table(self._by_offset(grid)[0], grid)
+
+    def _by_offset(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """Bias ``(P, h)`` of the distinct offsets, and the offset of each pair."""
         device = next(self.cpb_mlp.parameters()).device
         coords, index = log_coords(grid.q, grid.k, self.pretrained_window_size, device)
-        return gather_bias(16 * torch.sigmoid(call_wide(self.cpb_mlp, coords)), index)
+        return 16 * torch.sigmoid(call_wide(self.cpb_mlp, coords)), index
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         if not self.cosine:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -16,7 +17,8 @@ def made_once(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Cache what a function builds, for the last ``maxsize`` sets of arguments.
 
     The result must depend on nothing but the arguments. They are the key, so a device belongs among
-    them.
+    them. Under ``torch.compile`` the result is a constant of the graph, so there the arguments must
+    be constants too: a window has one size.
 
     Raises:
         RuntimeError: The first call for these arguments comes from ``torch.export``, whose tensors
@@ -25,9 +27,8 @@ def made_once(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
     def decorate(build: Callable[P, T]) -> Callable[P, T]:
         @lru_cache(maxsize)
-        @wraps(build)
-        def made(*args: P.args, **kwargs: P.kwargs) -> T:
-            if not torch.compiler.is_dynamo_compiling() and _exporting():
+        def cached(*args: P.args, **kwargs: P.kwargs) -> T:
+            if _exporting():
                 raise RuntimeError(
                     "run the model once on an input of this size before exporting it: the first "
                     f"call makes its tables ({build.__name__})"
@@ -37,9 +38,25 @@ def made_once(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
             with torch.inference_mode(False):
                 return build(*args, **kwargs)
 
-        return made  # type: ignore[return-value]  # its arguments are hashable, that is all
+        @torch.compiler.assume_constant_result
+        def constant(*args: P.args, **kwargs: P.kwargs) -> T:
+            return cached(*args, **kwargs)  # type: ignore[arg-type]  # hashable, that is all
+
+        @wraps(build)
+        def lookup(*args: P.args, **kwargs: P.kwargs) -> T:
+            made = constant if torch.compiler.is_dynamo_compiling() else cached
+            return made(*args, **kwargs)  # type: ignore[arg-type]  # hashable, that is all
+
+        lookup.cache_clear, lookup.cache_info = cached.cache_clear, cached.cache_info  # type: ignore
+        return lookup
 
     return decorate
+
+
+@made_once(maxsize=256)
+def constant(values: tuple[Any, ...], dtype: torch.dtype, device: torch.device | str) -> Tensor:
+    """Numbers that Python knows, copied to the device once: a copy per call would wait for it."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 def _exporting() -> bool:

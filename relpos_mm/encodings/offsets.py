@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .grid import Size
+from .grid import Grid, Size
 from .made_once import made_once
 
 
@@ -44,6 +44,13 @@ def gather_bias(table: Tensor, index: Tensor) -> Tensor:
     """Spread one row of heads per offset, ``(P, h)``, to the pairs: ``(1, h, Nq, Nk)``."""
     pairs = table.index_select(0, index.flatten()).view(*index.shape, -1)
     return pairs.permute(2, 0, 1).unsqueeze(0)
+
+
+def as_table(by_offset: Tensor, grid: Grid) -> Tensor | None:
+    """Rows ``(P, h)`` of :func:`offset_set` as ``(h, 2 H - 1, 2 W - 1)``; None on unequal grids."""
+    if grid.q != grid.k:
+        return None
+    return by_offset.unflatten(0, (2 * grid.q[0] - 1, -1)).permute(2, 0, 1)
 
 
 def axis_set(

@@ -13,7 +13,7 @@ from relpos_mm.registry import POSITIONS
 
 from .arguments import require_counts
 from .base import PositionEncoding, Resized
-from .buckets import product_index, table_rows
+from .buckets import product_index, require_covered, table_rows
 from .grid import Grid, Size, as_size
 from .resize import ResizeMode, resize_bias_table
 
@@ -61,6 +61,17 @@ class RelativeBias(PositionEncoding):
         # (Nq, Nk) rows of (heads) -> (1, heads, Nq, Nk)
         gathered = table.index_select(0, index.flatten()).view(*index.shape, -1)
         return gathered.permute(2, 0, 1).unsqueeze(0)
+
+    def offset_table(self, grid: Grid, device: torch.device) -> Tensor | None:
+        if grid.q != grid.k:
+            return None
+        require_covered(grid.q, grid.k, self.window_size)
+        rows, columns = (
+            slice(most - side, most + side - 1)
+            for most, side in zip(self.window_size, grid.q, strict=True)
+        )
+        table = self.relative_position_bias_table.unflatten(0, (2 * self.window_size[0] - 1, -1))
+        return table[rows, columns].permute(2, 0, 1)
 
     def rotate(self, q: Tensor, k: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         if self.content:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .arguments import require_counts, require_positive
 from .base import Padding, PositionEncoding
 from .grid import Grid, Size, as_size
+from .made_once import constant, made_once
 from .precision import widen
 
 Normalize = Literal["separate", "min", "max"]
@@ -19,10 +20,14 @@ AxisOrder = Literal["xy", "yx"]
 Pairing = Literal["neighbour", "half"]
 
 
-def frequencies(head_dim: int, theta: float, dtype: torch.dtype) -> Tensor:
+@made_once(maxsize=64)
+def frequencies(
+    head_dim: int, theta: float, dtype: torch.dtype, device: torch.device | str = "cpu"
+) -> Tensor:
     """``theta^(-4 t / d)`` for ``t < d / 4``; shape ``(d / 4,)``."""
-    steps = torch.arange(0, head_dim, 4, dtype=dtype)
-    return theta ** (-steps / head_dim)
+    # On the CPU everywhere: another device's power may round differently.
+    steps = torch.arange(0, head_dim, 4, dtype=dtype, device="cpu")
+    return (theta ** (-steps / head_dim)).to(device)
 
 
 def token_positions(
@@ -52,12 +57,13 @@ def token_positions(
     size = grid.q if which == "q" else grid.k
     rows, columns = (torch.arange(side, dtype=dtype, device=like.device) for side in size)
     index = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).flatten(0, 1)
-    valid = grid.q if grid.valid is None else grid.valid
-    content = torch.tensor(valid, dtype=dtype, device=like.device).view(-1, 1, 2)
+    valid = (grid.q,) if grid.valid is None else tuple(grid.valid)
+    content = constant(valid, dtype, like.device).unsqueeze(1)
     if which == "k":
-        content = content * content.new_tensor([k / q for q, k in zip(grid.q, grid.k, strict=True)])
+        pooling = tuple(k / q for q, k in zip(grid.q, grid.k, strict=True))
+        content = content * constant(pooling, dtype, like.device)
     if ref_size is not None:
-        return index / content * content.new_tensor(ref_size)
+        return index / content * constant(ref_size, dtype, like.device)
     if normalize_coords != "separate":
         side = content.amin(-1) if normalize_coords == "min" else content.amax(-1)
         content = side[..., None]

@@ -13,6 +13,7 @@ from relpos_mm.registry import POSITIONS
 from .arguments import require_counts, require_positive
 from .base import Padding, PositionEncoding, Site
 from .grid import Grid
+from .made_once import constant
 
 
 @POSITIONS.register_module()
@@ -100,8 +101,9 @@ class Sinusoid2d(PositionEncoding):
     def _positions(self, grid: Grid, device: torch.device | str | None) -> tuple[Tensor, Tensor]:
         """Row and column position of every token, each ``(B, H, W)``."""
         height, width = grid.q
-        valid = grid.valid if grid.valid is not None else (grid.q,)
-        h, w = torch.tensor(valid, dtype=torch.float32, device=device)[..., None, None].unbind(1)
+        valid = (grid.q,) if grid.valid is None else tuple(grid.valid)
+        sizes = constant(valid, torch.float32, device or torch.get_default_device())
+        h, w = sizes[..., None, None].unbind(1)
         y = torch.arange(height, dtype=torch.float32, device=device)[None, :, None]
         x = torch.arange(width, dtype=torch.float32, device=device)[None, None, :]
         rows, columns = y.expand(len(valid), height, width), x.expand(len(valid), height, width)

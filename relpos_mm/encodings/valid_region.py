@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .grid import Grid
+from .made_once import constant
 
 
 def content(grid: Grid, batch: int, device: torch.device | str | None = None) -> Tensor | None:
@@ -18,7 +19,8 @@ def content(grid: Grid, batch: int, device: torch.device | str | None = None) ->
         return None
     if len(grid.valid) not in (1, batch):
         raise ValueError(f"Grid.valid has {len(grid.valid)} regions for {batch} images")
-    limits = torch.tensor(grid.valid, device=device)[:, :, None, None]  # (B, 2, 1, 1)
+    limits = constant(tuple(grid.valid), torch.int64, device or torch.get_default_device())
+    limits = limits[:, :, None, None]  # (B, 2, 1, 1)
     rows = torch.arange(grid.q[0], device=device)[:, None] < limits[:, 0]
     columns = torch.arange(grid.q[1], device=device)[None, :] < limits[:, 1]
     return rows & columns

@@ -5,7 +5,8 @@
 
 from .attention import attend
 from .detr_encoder import RelPosDetrEncoder
+from .forms import use_impl
 from .swin import RelPosSwin
 from .vit import RelPosViT
 
-__all__ = ["RelPosDetrEncoder", "RelPosSwin", "RelPosViT", "attend"]
+__all__ = ["RelPosDetrEncoder", "RelPosSwin", "RelPosViT", "attend", "use_impl"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +13,10 @@ from relpos_mm.encodings.grid import Grid
 from relpos_mm.encodings.lookup import Lookup
 
 from .eager import attention_matrix
+from .flex import flex, require_flex, split_tables
+from .forms import Impl, check_impl, current_impl
+from .fused import fused_attention, fused_is_better, with_factors
 from .sliced import sliced_attention, worth_slicing
-
-Impl = Literal["auto", "eager", "fused"]
 
 
 def attend(
@@ -30,7 +30,7 @@ def attend(
     mask: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
     dropout: float = 0.0,
-    impl: Impl = "auto",
+    impl: Impl | None = None,
     value_hooks: bool = True,
 ) -> Tensor:
     """Softmax attention with position encodings on one global grid.
@@ -48,10 +48,12 @@ def attend(
         dropout: Share of the attention to drop, here and for value terms that read it. It is
             applied as given, so hosts pass 0 outside training.
         impl: ``eager`` builds the attention matrix, ``fused`` uses
-            ``scaled_dot_product_attention``, ``auto`` takes the fused form on CUDA where every
+            ``scaled_dot_product_attention``, ``flex`` uses ``flex_attention``, which reads tables
+            of offsets inside its kernel. ``auto`` takes the fused form on CUDA where every
             encoding allows it (with a trainable bias the CPU kernel falls back and is slower), and
             on large grids on a CPU works in blocks where encodings give ``lookups`` and nothing is
-            dropped.
+            dropped. None is what :class:`~relpos_mm.models.forms.use_impl` has set, ``auto`` at
+            first.
         value_hooks: False leaves :func:`value_terms` to a host that cuts maps into windows.
 
     Returns:
@@ -59,12 +61,13 @@ def attend(
 
     Raises:
         ValueError: Token counts do not fit the grid or the masks, ``mask`` is of whole numbers,
-            ``impl`` is unknown, or ``fused`` is asked for an encoding that needs the attention
-            matrix.
+            ``impl`` is unknown, or ``fused`` or ``flex`` is asked for an encoding that it cannot
+            carry.
 
     A query whose keys are all hidden attends to all of them equally instead of becoming NaN; its
     output carries no information, so keep it out of the loss.
     """
+    impl = current_impl() if impl is None else impl
     _check(q, k, v, grid, key_padding_mask, impl)
     if mask is not None:
         _check_mask(mask)
@@ -85,8 +88,7 @@ def value_terms(v: Tensor, encodings: Sequence[PositionEncoding], grid: Grid) ->
 def _check(
     q: Tensor, k: Tensor, v: Tensor, grid: Grid, key_padding_mask: Tensor | None, impl: str
 ) -> None:
-    if impl not in ("auto", "eager", "fused"):
-        raise ValueError(f"attend: impl must be 'auto', 'eager' or 'fused', got {impl!r}")
+    check_impl(impl)
     if not isinstance(grid, Grid):
         raise ValueError(
             "attend: no grid was given; pass Grid((H, W)), the layout of the tokens is never "
@@ -134,9 +136,11 @@ def _weighted_values(
     needs_attn = [encoding for encoding in encodings if encoding.needs_attn]
     if impl == "fused" and needs_attn:
         raise ValueError(f"attend: {needs_attn[0].name} needs the attention matrix: use 'eager'")
+    if impl == "flex":
+        return _flex(q, k, v, encodings, grid, scale, mask, dropout)
     automatic = impl == "auto"
     if automatic:
-        impl = "fused" if q.is_cuda and not needs_attn else "eager"
+        impl = "fused" if fused_is_better(q) and not needs_attn else "eager"
 
     factors, lookups, bias = _position_logits(q, k, encodings, grid, scale)
     found = [encoding.value_lookups(grid) for encoding in needs_attn]
@@ -149,10 +153,11 @@ def _weighted_values(
     wide = q.dtype if impl == "fused" else torch.promote_types(q.dtype, torch.float32)
     bias = _masked(bias, mask, wide)
     q, k = _rotated(q, k, encodings, grid)
+    if impl == "fused":
+        return fused_attention(*with_factors(q, k, factors, scale), v, bias, scale, dropout)
+    bias = None if bias is None else _per_entry(bias, q.shape[0])
     if sliced:
         return sliced_attention(q, k, v, bias, lookups, values, scale)
-    if impl == "fused":
-        return _fused(q, k, v, factors, bias, scale, dropout)
 
     attn = attention_matrix(q, k, factors, bias, scale).to(v.dtype)
     attn = F.dropout(attn, dropout) if dropout else attn
@@ -161,6 +166,28 @@ def _weighted_values(
         term = encoding.value_attn(attn, v, grid)
         out = out if term is None else out + term
     return out.to(v.dtype)
+
+
+def _flex(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encodings: Sequence[PositionEncoding],
+    grid: Grid,
+    scale: float,
+    mask: Tensor | None,
+    dropout: float,
+) -> Tensor:
+    table, rest = split_tables(encodings, grid, q.device)
+    factors, refused = [], []
+    for encoding in rest:
+        found, lookups, dense = _position_logits(q, k, [encoding], grid, scale)
+        factors += found
+        if encoding.needs_attn or lookups or dense is not None:
+            refused.append(encoding)
+    q, k = with_factors(*_rotated(q, k, encodings, grid), factors, scale)
+    require_flex(q, k, v, refused, table, dropout)
+    return flex(q, k, v, table, mask, grid, scale)
 
 
 def _position_logits(
@@ -201,18 +228,17 @@ def _rotated(
 def _combined_mask(
     mask: Tensor | None, key_padding_mask: Tensor | None, batch: int
 ) -> Tensor | None:
-    """One mask broadcastable to ``(B, h, Nq, Nk)``: bool with True = may attend, or additive."""
+    """One mask ``(1|W|B, 1|h, 1|Nq, 1|Nk)``: bool with True = may attend, or additive."""
     if mask is not None:
         mask = mask.view((1,) * (4 - mask.ndim) + tuple(mask.shape))
-        if mask.shape[0] not in (1, batch):
-            if batch % mask.shape[0]:
-                raise ValueError(f"attend: {mask.shape[0]} masks for a batch of {batch}")
-            mask = mask.repeat(batch // mask.shape[0], 1, 1, 1)
+        if batch % mask.shape[0]:
+            raise ValueError(f"attend: {mask.shape[0]} masks for a batch of {batch}")
     if key_padding_mask is None:
         return mask
     visible = ~key_padding_mask.bool()[:, None, None, :]
     if mask is None:
         return visible
+    mask = _per_entry(mask, batch)
     if mask.dtype == torch.bool:
         return mask & visible
     return mask.masked_fill(~visible, torch.finfo(mask.dtype).min)
@@ -226,6 +252,8 @@ def _masked(bias: Tensor | None, mask: Tensor | None, dtype: torch.dtype) -> Ten
     """
     if mask is None:
         return bias
+    if bias is not None and bias.shape[0] != 1:
+        mask = _per_entry(mask, bias.shape[0])
     lowest = torch.finfo(dtype).min
     if mask.dtype != torch.bool:
         total = mask if bias is None else bias + mask
@@ -235,20 +263,8 @@ def _masked(bias: Tensor | None, mask: Tensor | None, dtype: torch.dtype) -> Ten
     return torch.where(mask, bias.to(dtype), lowest)
 
 
-def _fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    factors: list[tuple[Tensor, Tensor]],
-    bias: Tensor | None,
-    scale: float,
-    dropout: float,
-) -> Tensor:
-    """Scaled dot product attention; factored terms become extra channels of q and k."""
-    for a, b in factors:
-        q = torch.cat((q, (a / scale).to(q.dtype).expand(*q.shape[:3], -1)), dim=-1)
-        k = torch.cat((k, b.to(k.dtype).expand(*k.shape[:3], -1)), dim=-1)
-    attn_mask = None if bias is None else bias.to(q.dtype).expand(*q.shape[:3], k.shape[2])
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=attn_mask, dropout_p=dropout, scale=scale
-    )
+def _per_entry(tensor: Tensor, batch: int) -> Tensor:
+    """One bias or mask for all entries of the batch, or one for each: those of windows repeat."""
+    if tensor.shape[0] in (1, batch):
+        return tensor
+    return tensor.repeat(batch // tensor.shape[0], 1, 1, 1)

@@ -144,7 +144,7 @@ def test_token_counts_that_do_not_fit_the_grid_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"impl": "flash"}, "impl must be 'auto', 'eager' or 'fused', got 'flash'"),
+        ({"impl": "flash"}, "impl must be one of 'auto', 'eager', 'fused', 'flex', got"),
         ({"v": torch.zeros(2, 1, 5, 4)}, "5 values for 6 keys"),
         ({"grid": Grid((2, 3), valid=((1, 1),) * 3)}, "3 regions for 2 images"),
         ({"key_padding_mask": torch.zeros(6, 2).bool()}, r"\(6, 2\) must be \(B, Nk\) = \(2, 6\)"),
