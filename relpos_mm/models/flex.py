@@ -96,7 +96,7 @@ def flex(
 
     # A model that is compiled as a whole takes the kernel into its own graph.
     whole = torch.compiler.is_compiling()
-    kernel: Callable[..., Any] = flex_attention if whole else _kernel(q.device.type)
+    kernel: Any = flex_attention if whole else _kernel(q.device.type)
     return kernel(q, k, v, score_mod=score_mod if mods else None, scale=scale)
 
 
