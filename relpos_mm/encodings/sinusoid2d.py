@@ -46,6 +46,7 @@ class Sinusoid2d(PositionEncoding):
     """
 
     slug: ClassVar[str] = "sin2d"
+    site: Site = "stem"
     translation_equivariant: ClassVar[bool] = False
 
     def __init__(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from relpos_mm.analysis.catalogue import CATALOGUE
 from relpos_mm.encodings import position_modules, position_slug
-from relpos_mm.registry import build_positions
+from relpos_mm.registry import build_positions, site_of
 
 ABSOLUTE, RELATIVE, SINES = ({"type": t} for t in ("AbsoluteTable", "RelativeBias", "Sinusoid2d"))
 IRPE = {"type": "ContextualRpe"}
@@ -18,6 +19,14 @@ def test_each_encoding_gets_the_context_that_it_names() -> None:
     assert absolute.absolute_pos_embed.shape == (1, 8, 4, 4)
     assert relative.relative_position_bias_table.shape == (81, 2)
     assert [absolute.name, relative.name] == ["absolute_table", "relative_bias"]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_hosts_find_every_encoding_at_the_site_that_it_acts_at(name: str) -> None:
+    """They decide by the class before anything is built: another answer there and it never acts."""
+    for cfg in CATALOGUE[name]:
+        (encoding,) = build_positions([cfg], **{**CONTEXT, "embed_dims": 16, "depth": 1})
+        assert site_of(cfg) == encoding.site
 
 
 def test_building_an_encoding_does_not_move_the_random_state() -> None:
