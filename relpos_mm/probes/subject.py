@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 from mmengine.evaluator import Evaluator
+from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
 from torch.utils.data import DataLoader
 
@@ -109,8 +112,22 @@ class Subject:
             seen += [getattr(sample, "img_id", None) for sample in samples]
         if count is not None:
             _only(evaluator, seen)
-        metrics = evaluator.evaluate(len(seen))
+        with _quiet():  # a probe evaluates dozens of times
+            metrics = evaluator.evaluate(len(seen))
         return {paper_name(name): finite_or_none(value) for name, value in metrics.items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries' tables of metrics off the screen."""
+    logger = MMLogger.get_current_instance()
+    level = logger.level
+    logger.setLevel("WARNING")
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _only(evaluator: Evaluator, pictures: Sequence[Any]) -> None:

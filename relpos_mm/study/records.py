@@ -15,7 +15,9 @@ from .spec import Study
 from .state import sealed
 
 # What else lies in the folders of cells.
-_NO_RESULT = re.compile(r"cell\.json|curve\.json|predictions\..*|result_\d+_\d+\.json")
+_NO_RESULT = re.compile(
+    r"cell\.json|curve\.json|predictions\..*|probe_.*\.json|result_\d+_\d+\.json"
+)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from . import more_sections, sections
 from .analysis import Analysis, analyse
 from .cell import Cell
 from .figures import numbered
+from .probed import probes
 from .records import collect
 from .sections import Section
 from .spec import Study
@@ -73,7 +74,7 @@ def _parts(
     if bootstrap:
         yield more_sections.image_variance(analysis)
     yield more_sections.breakdown(analysis)
-    yield from filter(None, [more_sections.samples(analysis)])
+    yield from filter(None, [more_sections.samples(analysis), probes(analysis.study.folder)])
     yield more_sections.curves(analysis)
     yield more_sections.cost(analysis)
     yield more_sections.missing(analysis, cells)

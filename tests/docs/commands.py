@@ -34,7 +34,10 @@ NOT_RUN_WORDS = {
 }
 
 # Documents whose commands need files of their own, which another test makes for them.
-RUN_ELSEWHERE = {"transfer.md": "tests/transfer/test_docs.py"}
+RUN_ELSEWHERE = {
+    "probes.md": "tests/probes/test_trained_models.py",
+    "transfer.md": "tests/transfer/test_docs.py",
+}
 
 # What is a command in a block that also shows output.
 _COMMAND = re.compile(r"(?:python|make|bash|pip|\.venv/bin/\w+) ")

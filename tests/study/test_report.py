@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relpos_mm.engine.errors import UserError
+from relpos_mm.probes.record import Curve, Findings, Record, write_record
 from relpos_mm.study.analysis import analyse
 from relpos_mm.study.records import collect
 from relpos_mm.study.report import write_report
@@ -221,3 +222,22 @@ def test_numbers_are_printed_as_papers_do() -> None:
     assert number(-0.002, "mask_ap", sign=True) == "-0.20"
     assert number(81.25, "top1_pct") == "81.25"
     assert number(None, "box_ap") == "n/a"
+
+
+def test_probes_of_the_studys_models_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    whole_study(study)
+    assert "Mechanism probes" not in report(study, tmp_path / "none")
+    for seed, leakage in ((1, 0.25), (2, 0.75)):
+        curve = Curve("stage 1", [0, 16], [0.0, leakage], "shift, px", "relative change")
+        found = Findings({"stage 1, leakage": leakage}, [curve])
+        record = Record("translation", {}, "absonly", found, task="detection", seed=seed)
+        write_record(record, study.folder / "probes")
+    text = report(study, tmp_path / "out")
+    assert "## Mechanism probes" in text
+    assert "0.5 ± 0.35 (2)" in row_of(text, "stage 1, leakage")
+    assert "![translation, detection (mechanism)](figure_" in text
+    copied = report(study, tmp_path / "copied", [study.folder / "probes"])
+    assert "is no result file" not in copied
