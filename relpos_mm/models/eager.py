@@ -31,6 +31,17 @@ def factored_logits(
     return content_logits(torch.cat(left, dim=-1), torch.cat(right, dim=-1), 1.0)
 
 
+def biased_logits(q: Tensor, k: Tensor, bias: Tensor, scale: float) -> Tensor:
+    """``q k^T * scale + bias`` as one product that adds to a copy of the bias."""
+    logits = (
+        bias.to(q.dtype)
+        .expand(*q.shape[:3], k.shape[2])
+        .clone(memory_format=torch.contiguous_format)
+    )
+    k = k.flatten(0, 1).transpose(1, 2)
+    return logits.flatten(0, 1).baddbmm_(q.flatten(0, 1), k, alpha=scale).view(logits.shape)
+
+
 def attention_matrix(
     q: Tensor,
     k: Tensor,
@@ -39,7 +50,10 @@ def attention_matrix(
     scale: float,
 ) -> Tensor:
     """Attention ``(B, h, Nq, Nk)`` from content, factored terms and a bias that holds the mask."""
+    wide = q.dtype in (torch.float32, torch.float64)
+    if bias is not None and not factors and wide and not torch.is_autocast_enabled(q.device.type):
+        return biased_logits(q, k, bias, scale).softmax(dim=-1)
     logits = factored_logits(q, k, factors, scale) if factors else content_logits(q, k, scale)
     if bias is not None:
-        logits = logits + bias.to(logits.dtype)
+        logits += bias.to(logits.dtype)
     return logits.softmax(dim=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from relpos_mm.encodings.grid import Grid, Size
@@ -13,7 +13,8 @@ from relpos_mm.encodings.valid_region import content
 
 from .attention import attend, value_terms
 from .positioned_attention import PositionedAttention
-from .windows import content_mask, window_plan
+from .window_moves import from_windows, to_windows
+from .windows import WindowPlan, content_mask, window_plan
 
 SmallMap = Literal["pad", "shrink"]
 
@@ -36,8 +37,8 @@ def window_geometry(
 class WindowAttention(PositionedAttention):
     """Multi-head self-attention in (shifted) windows with a list of position encodings.
 
-    The q, k and v of real tokens alone are computed; a padding slot gets the projection's bias,
-    which equals what the published code computes from tokens that it zeroes after the norm.
+    The q, k and v of real tokens alone are computed, and those of one token of zeros that fills all
+    padding slots: the published code zeroes padding after the norm, too.
 
     Args:
         embed_dims: Channels C.
@@ -85,15 +86,20 @@ class WindowAttention(PositionedAttention):
         for encoding in self.encodings:
             if encoding.site == "qk_input":
                 located = encoding.embed(located, grid)
-        qkv = self.project(x, located).flatten(1, 2)  # (B, H * W, 3 C)
-        tokens = qkv
-        if plan.padded:
-            bias = qkv.new_zeros(3 * channels) if self.qkv.bias is None else self.qkv.bias
-            tokens = torch.cat((qkv, bias.to(qkv.dtype).expand(batch, 1, -1)), dim=1)
-        q, k, v = self.heads(tokens.index_select(1, plan.index), batch * plan.num_windows)
+        tokens = _with_filler(x, plan)
+        moved = tokens if located is x else _with_filler(located, plan)
+        qkv = self.project(tokens, moved)
+        q, k, v = to_windows(qkv, plan, 3, self.num_heads)
         out = attend(q, k, v, self.encodings, Grid(window), mask=mask, value_hooks=False)
-        # (B * windows, h, N, d) -> (B, windows * N, C) -> (B, H * W, C)
-        out = out.transpose(1, 2).reshape(batch, -1, channels).index_select(1, plan.slots)
-        for term in value_terms(self.heads(qkv, batch)[2], self.encodings, grid):
+        out = from_windows(out, plan)
+        for term in value_terms(
+            self.heads(qkv[:, : height * width], batch)[2], self.encodings, grid
+        ):
             out = out + term.transpose(1, 2).flatten(2)
         return self.proj(out).view(batch, height, width, channels)
+
+
+def _with_filler(x: Tensor, plan: WindowPlan) -> Tensor:
+    """The tokens of a map ``(B, H, W, C)``, and one of zeros where the plan has padding slots."""
+    tokens = x.flatten(1, 2)
+    return F.pad(tokens, (0, 0, 0, 1)) if plan.padded else tokens

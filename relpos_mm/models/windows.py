@@ -43,9 +43,12 @@ def window_index(size: Size, window: Size, shift: Size) -> Tensor:
 
 def token_slots(index: Tensor, num_tokens: int) -> Tensor:
     """Window slot of every token ``(num_tokens,)``: the inverse of :func:`window_index`."""
-    slots = torch.empty(num_tokens + 1, dtype=torch.int64)
-    slots[index.flatten()] = torch.arange(index.numel())
-    return slots[:num_tokens]
+    return _ordered_slots(index)[:num_tokens]
+
+
+def _ordered_slots(index: Tensor) -> Tensor:
+    """Slots in the order of their tokens; padding, the highest number, comes last."""
+    return index.flatten().argsort(stable=True)
 
 
 def shift_mask(size: Size, window: Size, shift: Size) -> Tensor:
@@ -72,23 +75,33 @@ def _region(length: int, window: int, shift: int) -> Tensor:
     return (position >= length - window).long() + (position >= length - shift).long()
 
 
+Cut = tuple[Size, Size, Size]
+
+
 @dataclass(frozen=True)
 class WindowPlan:
     """All that one block needs to cut a map into windows and to put it back.
 
     Attributes:
+        cut: Size of the map, window and shift.
         index: ``(windows * N,)`` token of every slot; ``H * W`` is the padding row.
         slots: ``(H * W,)`` slot of every token.
+        padding: The slots without a token.
         mask: ``(windows, 1, N, N)`` bool, True = may attend; ``None`` when all may.
         num_windows: Windows per image.
-        padded: Whether any slot is padding.
     """
 
+    cut: Cut
     index: Tensor
     slots: Tensor
+    padding: Tensor
     mask: Tensor | None
     num_windows: int
-    padded: bool
+
+    @property
+    def padded(self) -> bool:
+        """Whether any slot is padding."""
+        return len(self.padding) > 0
 
 
 @made_once(maxsize=64)
@@ -100,18 +113,20 @@ def window_plan(
     with torch.device("cpu"):
         index = window_index(size, window, shift)
         num_tokens = size[0] * size[1]
-        real = index < num_tokens
         mask = shift_mask(size, window, shift) if any(shift) else None
-        if mask_padding and not real.all():
+        if mask_padding and padded_size(size, window) != size:
+            real = index < num_tokens
             # A slot always sees itself: a row of nothing but padding must still have a softmax.
             seen = real[:, None, :] | torch.eye(index.shape[1], dtype=torch.bool)
             mask = seen if mask is None else mask & seen
+        slots = _ordered_slots(index)
         return WindowPlan(
+            cut=(size, window, shift),
             index=index.flatten().to(device),
-            slots=token_slots(index, num_tokens).to(device),
+            slots=slots[:num_tokens].to(device),
+            padding=slots[num_tokens:].to(device),
             mask=None if mask is None else mask[:, None].to(device),
             num_windows=index.shape[0],
-            padded=not bool(real.all()),
         )
 
 
