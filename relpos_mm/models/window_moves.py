@@ -20,12 +20,37 @@ from .windows import Cut, WindowPlan, window_plan
 
 def to_windows(tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tensor:
     """``(B, T, parts * h * d) -> (parts, B * windows, h, N, d)``; the last token fills padding."""
+    if _plain(tokens):
+        return _to_windows(tokens, plan, parts, heads)
     return _ToWindows.apply(tokens, plan, parts, heads)
 
 
 def from_windows(windows: Tensor, plan: WindowPlan) -> Tensor:
     """``(B * windows, h, N, d) -> (B, H * W, h * d)``; what stands in padding is dropped."""
+    if _plain(windows):
+        return _from_windows(windows, plan)
     return _FromWindows.apply(windows, plan)
+
+
+def _plain(x: Tensor) -> bool:
+    """Whether no backward pass of our own is needed; a trace could not hold it."""
+    return not (torch.is_grad_enabled() and x.requires_grad) or torch.jit.is_tracing()
+
+
+def _to_windows(tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tensor:
+    batch, _, channels = tokens.shape
+    width = channels // (parts * heads)
+    rows = slot_rows(plan.cut, batch, parts, heads, tokens.device)
+    moved = tokens.reshape(-1, width).index_select(0, rows)
+    return moved.view(parts, batch * plan.num_windows, heads, -1, width)
+
+
+def _from_windows(windows: Tensor, plan: WindowPlan) -> Tensor:
+    count, heads, _, width = windows.shape
+    batch = count // plan.num_windows
+    rows = token_rows(plan.cut, batch, 1, heads, windows.device)
+    moved = windows.reshape(-1, width).index_select(0, rows)
+    return moved.view(batch, -1, heads * width)[:, : len(plan.slots)]
 
 
 @made_once(maxsize=64)
@@ -69,11 +94,7 @@ class _ToWindows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tensor:
         ctx.plan = plan
-        batch, _, channels = tokens.shape
-        rows = slot_rows(plan.cut, batch, parts, heads, tokens.device)
-        width = channels // (parts * heads)
-        moved = tokens.reshape(-1, width).index_select(0, rows)
-        return moved.view(parts, batch * plan.num_windows, heads, -1, width)
+        return _to_windows(tokens, plan, parts, heads)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -93,12 +114,8 @@ class _ToWindows(torch.autograd.Function):
 class _FromWindows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, windows: Tensor, plan: WindowPlan) -> Tensor:
-        _, heads, _, width = windows.shape
-        ctx.plan, ctx.heads = plan, heads
-        batch = len(windows) // plan.num_windows
-        rows = token_rows(plan.cut, batch, 1, heads, windows.device)
-        moved = windows.reshape(-1, width).index_select(0, rows)
-        return moved.view(batch, -1, heads * width)[:, : len(plan.slots)]
+        ctx.plan, ctx.heads = plan, windows.shape[1]
+        return _from_windows(windows, plan)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -82,3 +82,14 @@ def test_export_of_the_published_encodings(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in USUAL])
 def test_export_of_every_other_encoding(name: str) -> None:
     check_export(CATALOGUE[name])
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_torchscript_trace_gives_the_same_numbers() -> None:
+    """With and without autograd: a trace cannot hold a function with a backward of its own."""
+    model, x = small(CATALOGUE["rel"]), picture(36, 52)
+    expected = model(x)[0]
+    for enabled in (False, True):
+        with torch.set_grad_enabled(enabled):
+            traced = torch.jit.trace(model, (torch.zeros_like(x),), check_trace=False)
+            torch.testing.assert_close(traced(x)[0], expected)
