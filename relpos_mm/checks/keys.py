@@ -27,7 +27,7 @@ from .problem import Problem
 _READ_OUTSIDE_RUNNER = {
     *("_base_", "custom_imports", "env_variables"),
     *("tta_model", "tta_pipeline"),
-    *("task", "protocol", "tta_protocol", "params_without_position"),
+    *("task", "protocol", "tta_protocol", "params_without_position", "cpu_gemm"),
 }
 
 

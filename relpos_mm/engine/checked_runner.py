@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mmengine.device import get_device
 from mmengine.runner import BaseLoop, Runner
 from torch import nn
 from torch.utils.data import DataLoader
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader
 from relpos_mm.checks.model import check_classes
 from relpos_mm.data.check.sample import check_samples
 
+from .cpu_gemm import AUTO, take_route
 from .curve import CurveHook
 from .errors import UserError
 from .facts import bare_model
@@ -25,6 +27,9 @@ from .resuming import OwedValidationHook
 class CheckedRunner(Runner):
     """Refuse heads whose class counts differ, name the file of every sample that fails, and draw
     random numbers by the place in the training, so that a resumed run repeats an unbroken one.
+
+    Attributes:
+        cpu_gemm: What multiplies float32 matrices, see :mod:`relpos_mm.engine.cpu_gemm`.
 
     Raises:
         UserError: The model, its optimiser, a loader, a loop, a schedule or an evaluator cannot be
@@ -39,6 +44,11 @@ class CheckedRunner(Runner):
         wrong = list(check_classes(path, self.cfg, bare_model(self.model)))
         if wrong:
             raise UserError("\n".join(map(str, wrong)))
+
+    def setup_env(self, env_cfg: dict[str, Any]) -> None:
+        super().setup_env(env_cfg)
+        # The processes have met and nothing has been computed yet.
+        self.cpu_gemm = take_route(self.cfg.get("cpu_gemm", AUTO), gpu=get_device() != "cpu")
 
     def build_model(self, model: nn.Module | dict[str, Any]) -> nn.Module:
         with self._named("the model"):

@@ -20,6 +20,7 @@ from relpos_mm.environment import MissingOps, require_ops
 from relpos_mm.models.renamed_arguments import refuse_unknown
 
 from .checkpoints import read_checkpoint
+from .cpu_gemm import settle_wish
 from .errors import UserError
 from .loading import fit_loaders
 from .numbers_check import check_numbers
@@ -67,7 +68,8 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     """Read a config file, merge ``--cfg-options``, and set the one rule for reading pictures.
 
     Raises:
-        UserError: There is no such file, it is no config, or an option reaches nothing in it.
+        UserError: There is no such file, it is no config, an option reaches nothing in it, or
+            ``cpu_gemm`` is wrong.
     """
     if not Path(path).is_file():
         raise UserError(f"Config not found: {path}")
@@ -81,6 +83,7 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
         merge_options(cfg, path, options)
     fit_loaders(cfg)
     read_raw_grid(cfg)
+    settle_wish(cfg)
     return cfg
 
 

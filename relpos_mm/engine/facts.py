@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from mmengine.model import BaseTTAModel
@@ -64,6 +65,12 @@ def batch_fact(runner: Runner) -> dict[str, Any]:
         "lr_factor": per_process * runner.world_size / base if scaled else 1.0,
         "lr_scaled": scaled,
     }
+
+
+def cpu_gemm_fact(runner: Runner) -> dict[str, Any] | None:
+    """Return what multiplies float32 matrices, the wish and the reason; None for other runners."""
+    route = getattr(runner, "cpu_gemm", None)
+    return None if route is None else asdict(route)
 
 
 def parameter_fact(model: nn.Module) -> dict[str, int]:

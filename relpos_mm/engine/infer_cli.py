@@ -18,6 +18,7 @@ from relpos_mm.environment import require_ops
 
 from . import predictions
 from .cli import load_config, require_settings
+from .cpu_gemm import take_route
 from .errors import UserError
 from .options import OptionAction
 from .predictor import Predictor, UnreadablePicture
@@ -44,6 +45,9 @@ def infer(argv: list[str] | None = None) -> None:
     jobs = name_outputs(args.pictures, args.out_dir)
     if cfg.get("default_scope") in ("mmdet", "mmseg"):
         require_ops()
+    route = take_route(cfg.cpu_gemm, gpu=torch.device(args.device).type != "cpu")
+    if route.name is not None:
+        print(f"float32 products: {route}")
     predictor = Predictor(cfg, args.checkpoint, args.device)
     try:
         args.out_dir.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .cpu_gemm import Route
 from .weights import SCRATCH
 
 
@@ -22,6 +23,9 @@ def report_lines(facts: dict[str, Any]) -> list[str]:
         names = ", ".join(encoding["types"]) or "none"
         size = f"{encoding['modules']} modules, {counts['position']:,} parameters"
         rows.append(("encoding", f"{encoding['slug']} ({names}): {size}"))
+    route = facts["cpu_gemm"]
+    if route is not None and route["name"] is not None:
+        rows.append(("float32 products", str(Route(**route))))
     rows.append(("seed", str(facts["seed"])))
     width = max(len(label) for label, _ in rows)
     return [f"  {label:<{width}}  {text}" for label, text in rows]

@@ -19,7 +19,7 @@ from mmengine.runner import Runner
 
 from relpos_mm.data import data_hash
 
-from .facts import bare_model, encoding_fact, parameter_fact, uses_tta
+from .facts import bare_model, cpu_gemm_fact, encoding_fact, parameter_fact, uses_tta
 from .measuring import peak_memory_mib, precision_fact, training_rate
 from .metric_names import paper_name
 from .saving import write_atomically
@@ -37,7 +37,7 @@ _PACKAGES = {
 # Where and how a run is started and what it leaves there, as opposed to what it computes.
 _NOT_HASHED = (
     *("work_dir", "launcher", "resume", "model_wrapper_cfg", "collect_device"),
-    *("outfile_prefix", "counts_file"),
+    *("outfile_prefix", "counts_file", "cpu_gemm"),
 )
 
 
@@ -88,7 +88,7 @@ class ResultHook(Hook):
         if trained.get("phase") == "train":
             name = record["protocol"].get("name", "test")
             keys = (
-                *("metrics", "protocol", "precision", "cost"),
+                *("metrics", "protocol", "precision", "cpu_gemm", "cost"),
                 *("checkpoint", "config_sha256", "data_sha256"),
             )
             trained.setdefault("tests", {})[name] = {key: record[key] for key in keys}
@@ -115,6 +115,7 @@ class ResultHook(Hook):
                 cfg.get("tta_protocol" if uses_tta(runner.model) else "protocol") or {}
             ),
             "precision": precision_fact(runner, phase),
+            "cpu_gemm": cpu_gemm_fact(runner),
             "cost": {
                 "wall_s": round(time.monotonic() - self._start, 1),
                 "train_pictures_per_s": training_rate(runner) if phase == "train" else None,

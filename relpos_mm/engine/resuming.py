@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.device import get_device
 from mmengine.dist import broadcast_object_list, is_main_process
 from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.registry import HOOKS
 from mmengine.runner import EpochBasedTrainLoop, Runner
 
+from .cpu_gemm import AUTO, DEFAULT
 from .errors import UserError
 from .saving import write_atomically
 
@@ -74,7 +76,7 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
         changed.
 
     Raises:
-        UserError: Seed, batch, processes or rate differ.
+        UserError: Seed, batch, processes, rate or ``cpu_gemm`` differ.
     """
     seed = meta.get("seed")
     if seed is not None:
@@ -94,6 +96,7 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
                 logger="current",
                 level=logging.WARNING,
             )
+    _keep_route(cfg, path, meta, allowed)
     new = run_settings(cfg)
     old: dict[str, Any] = meta.get("run") or new  # other programs write no such entry
     changed = [key for key in new if old.get(key) != new[key]]
@@ -117,6 +120,28 @@ def continue_as_before(cfg: Config, path: str, meta: dict[str, Any], allowed: bo
             "the batch."
         )
     return factor
+
+
+def _keep_route(cfg: Config, path: str, meta: dict[str, Any], allowed: bool) -> None:
+    """Let float32 products go the checkpoint's way, without which sums round in another order.
+
+    Raises:
+        UserError: Another way is asked for.
+    """
+    was = meta.get("cpu_gemm", DEFAULT)  # None: on a GPU
+    wish = cfg.get("cpu_gemm", AUTO)
+    if was in (None, wish) or get_device() != "cpu":
+        return
+    if wish == AUTO:
+        cfg.cpu_gemm = was
+        return
+    said = (
+        f"--resume: {path} was trained with cpu_gemm={was!r}, now it is {wish!r}: losses would not "
+        "be those of an unbroken run bit by bit"
+    )
+    if not allowed:
+        raise UserError(f"{said}. Set it to {was!r} or 'auto', or add --resume-changed.")
+    print_log(said, logger="current", level=logging.WARNING)
 
 
 @HOOKS.register_module()

@@ -14,6 +14,7 @@ from .errors import UserError
 from .facts import (
     bare_model,
     batch_fact,
+    cpu_gemm_fact,
     data_fact,
     encoding_fact,
     highest_rate,
@@ -63,6 +64,8 @@ class StartReportHook(Hook):
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict[str, Any]) -> None:
         checkpoint["meta"]["run"] = run_settings(runner.cfg, runner.world_size)
         checkpoint["meta"]["kept"] = kept_settings(runner.cfg)
+        if (route := cpu_gemm_fact(runner)) is not None:
+            checkpoint["meta"]["cpu_gemm"] = route["name"]
         if (transferred := self._weights(runner).position_transferred) is not None:
             checkpoint["meta"]["position_transferred"] = transferred
 
@@ -108,6 +111,7 @@ class StartReportHook(Hook):
             "weight_notes": self._weights(runner).notes,
             "encoding": encoding_fact(model),
             "position_transferred": self._weights(runner).position_transferred,
+            "cpu_gemm": cpu_gemm_fact(runner),
             "seed": runner.seed,
         }
         runner.logger.info("\n".join(["Start of the run", *report_lines(self.facts)]))
