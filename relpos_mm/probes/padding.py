@@ -58,11 +58,10 @@ class Padding(Probe):
             rows.append(row)
         found.numbers = {f"{metric}, alone": alone.metrics[metric]}
         found.numbers |= {f"{name}, +{settings['extra'][-1]} px": v for name, v in rows[-1].items()}
-        label = "padding, px"
-        found.curves = [
-            Curve(name, settings["extra"], [row[name] for row in rows], label, name.split(", ")[-1])
-            for name in rows[-1]
-        ]
+        for name in rows[-1]:
+            y_label = "relative change" if name.startswith("stage") else name.split(", ")[-1]
+            values = [row[name] for row in rows]
+            found.curves.append(Curve(name, settings["extra"], values, "padding, px", y_label))
         if subject.task == "classification":
             found.notes.append(
                 "classifiers are never given padded pictures: the change includes that the mean "
@@ -93,7 +92,7 @@ class Observed:
 
 
 def observe(subject: Subject, extra: int, count: int) -> Observed:
-    """Let a model see the first test pictures with ``extra`` pixels of padding, and evaluate it."""
+    """Let a model see some test pictures with ``extra`` pixels of padding, and evaluate it."""
     backbone, seen = swin_of(subject), Observed()
 
     def padded(size: Size) -> Placing:

@@ -16,6 +16,7 @@ from .record import Curve, Record
 NOTHING = "n/a"
 _COLUMNS = 3
 _STYLES = ("-", "--", ":", "-.")
+_MARKERS = ("o", "s", "^", "D")
 
 
 def by_variant(record: Record) -> str:
@@ -69,9 +70,9 @@ def figure(records: Sequence[Record]) -> str | None:
             panels.setdefault(curve.panel, []).append((record, curve))
     if not panels:
         return None
-    columns = min(_COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    size = (max(4.0, 3.2 * columns), 0.5 + 2.5 * rows)
+    size = (max(6.4, 3.2 * columns), 0.5 + 2.5 * rows)
     drawing, grid = plt.subplots(rows, columns, figsize=size, squeeze=False)
     colours = dict(zip(_grouped(records, by_variant), LINES * len(records), strict=False))
     for axes, (title, lines) in zip(grid.flat, panels.items(), strict=False):
@@ -103,12 +104,13 @@ def _panel(
     for record, curve in lines:
         y = [np.nan if value is None else value for value in curve.y]
         label = ", ".join(filter(None, (record.variant, curve.series)))
+        words = any(isinstance(place, str) for place in curve.x)  # nothing lies between them
         axes.plot(
             curve.x,
             y,
-            _STYLES[series.index(curve.series) % len(_STYLES)],
+            linestyle="none" if words else _STYLES[series.index(curve.series) % len(_STYLES)],
             color=colours[by_variant(record)],
-            marker="o" if len(curve.x) <= 12 else None,
+            marker=_MARKERS[series.index(curve.series) % len(_MARKERS)],
             markersize=3,
             linewidth=1.2,
             label=label,
@@ -117,3 +119,6 @@ def _panel(
     axes.set_xlabel(lines[0][1].x_label, fontsize=8)
     axes.set_ylabel(lines[0][1].y_label, fontsize=8)
     axes.tick_params(labelsize=7)
+    axes.margins(x=0.1)
+    low, high = axes.get_ylim()
+    axes.set_ylim(1.05 * min(low, 0), 1.05 * max(high, 0))  # small changes shall look small

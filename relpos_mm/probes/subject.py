@@ -85,9 +85,15 @@ class Subject:
         )
 
     def pictures(self, count: int) -> Iterator[dict[str, Any]]:
-        """Yield the first ``count`` test pictures, each as a batch of one."""
-        for _, batch in zip(range(count), self.loader(batch_size=1), strict=False):
-            yield batch
+        """Yield ``count`` test pictures, each as a batch of one, spread evenly over the data set.
+
+        The first ones would be of one class where a data set is sorted.
+        """
+        loader = self.loader(batch_size=1)
+        dataset, collate = loader.dataset, loader.collate_fn
+        total = len(dataset)  # type: ignore[arg-type]
+        for number in range(min(count, total)):
+            yield collate([dataset[number * total // min(count, total)]])
 
     def score(self, predict: Predict | None = None, count: int | None = None) -> dict[str, Any]:
         """Evaluate with the config's own test evaluator.
@@ -95,7 +101,7 @@ class Subject:
         Args:
             predict: Turns a batch into the library's predictions; the model's ``test_step`` by
                 default, which makes it the evaluation of ``tools/test.py``.
-            count: Only so many pictures, one at a time.
+            count: Only so many pictures, one at a time, see :meth:`pictures`.
 
         Returns:
             Metrics by the names of ``result.json``; None where there is nothing to measure.

@@ -69,6 +69,13 @@ def test_unplaced_pictures_are_those_of_the_test(subject: Subject) -> None:
     assert subject.seed == 5
 
 
+def test_some_pictures_are_spread_over_the_data_set(subject: Subject) -> None:
+    names = [sample.img_path for batch in subject.loader() for sample in batch["data_samples"]]
+    some = [batch["data_samples"][0].img_path for batch in subject.pictures(3)]
+    assert some == [names[0], names[2], names[4]], "of seven"
+    assert len(list(subject.pictures(100))) == 7
+
+
 def test_the_score_is_that_of_the_test_tool(subject: Subject) -> None:
     evaluate([str(subject.cfg.filename), subject.checkpoint, "--work-dir", "w"])
     tested = json.loads(Path("w/result.json").read_text())["metrics"]
