@@ -46,7 +46,7 @@ class SwinBlock(BaseModule):
             embed_dims,
             feedforward_channels=int(embed_dims * mlp_ratio),
             act_cfg={"type": "GELU"},
-            dropout_layer={"type": "DropPath", "drop_prob": drop_path},
+            add_identity=False,
         )
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
@@ -59,8 +59,19 @@ class SwinBlock(BaseModule):
         for encoding in self.attn.encodings:
             if encoding.site == "block":
                 x = encoding.embed(x, grid)
-        x = x + self.drop_path(self.attn(self.norm1(x), grid))
-        return self.ffn(self.norm2(x), identity=x)
+        x = add_branch(x, self.attn(self.norm1(x), grid), self.drop_path)
+        return add_branch(x, self.ffn(self.norm2(x)), self.drop_path)
+
+
+def add_branch(x: Tensor, branch: Tensor, drop_path: DropPath) -> Tensor:
+    """``x + drop_path(branch)`` in one pass over memory instead of three."""
+    if not (drop_path.training and drop_path.drop_prob):
+        return x + branch
+    if x.dtype != branch.dtype:  # under autocast the branch is narrower
+        return x + drop_path(branch)
+    keep = 1 - drop_path.drop_prob
+    drawn = torch.rand((len(x), *(1,) * (x.ndim - 1)), dtype=x.dtype, device=x.device)
+    return torch.addcmul(x, branch, (keep + drawn).floor() / keep)
 
 
 class PatchMerging(BaseModule):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from mmcv.cnn.bricks import DropPath
 
 from relpos_mm.encodings import position_modules
+from relpos_mm.models.swin_layers import add_branch
 
 from .tiny import ABSOLUTE, POSITIONS, RELATIVE, SINES, picture, tiny
 
@@ -140,3 +142,22 @@ def test_training_works_after_inference_mode_filled_the_caches() -> None:
         model(x)
     sum(out.sum() for out in model(x)).backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_residual_branch_is_dropped_as_the_library_drops_it(dtype: torch.dtype) -> None:
+    """Same random numbers, same result, same gradients; narrow branches keep the map's dtype."""
+    x, branch = torch.randn(2, 64, 3, 2, 4, dtype=torch.float64).unbind()
+    branch = branch.to(dtype)
+    results = []
+    for function in (add_branch, lambda x, branch, drop: x + drop(branch)):
+        for training in (True, False):
+            torch.manual_seed(0)
+            leaves = [x.clone().requires_grad_(), branch.clone().requires_grad_()]
+            out = function(*leaves, DropPath(0.4).train(training))
+            results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+    for ours, theirs in zip(results[:2], results[2:], strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b)
+    dropped = (results[0][0] == x).flatten(1).all(dim=1)
+    assert 0 < dropped.sum() < len(x)
