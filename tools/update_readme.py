@@ -1,4 +1,7 @@
-"""Render README.md's results: docs/results/ (tools/demo.py --record), docs/studies/ (reports)."""
+"""Render README.md's results and the examples of docs/probes.md.
+
+Sources: docs/results/ (tools/demo.py --record), docs/studies/ (reports), docs/probes/ (records).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from pathlib import Path
 
 from relpos_mm.engine.errors import UserError
+from relpos_mm.probes.page import update_page
 from relpos_mm.readme import load_records, load_studies, update_readme
 
 
@@ -15,20 +19,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     args = parser.parse_args()
-    readme = root / "README.md"
-    old = readme.read_text()
+    docs = root / "docs"
+    readme, probes = root / "README.md", docs / "probes.md"
+    old = {page: page.read_text() for page in (readme, probes)}
     try:
-        new = update_readme(
-            old, load_records(root / "docs" / "results"), load_studies(root / "docs" / "studies")
-        )
+        new = {
+            readme: update_readme(
+                old[readme], load_records(docs / "results"), load_studies(docs / "studies")
+            ),
+            probes: update_page(old[probes], docs / "probes"),
+        }
     except UserError as error:
         print(f"update_readme: {error}", file=sys.stderr)
         return 2
-    if args.check:
-        print("README.md is up to date" if new == old else "README.md is out of date")
-        return int(new != old)
-    readme.write_text(new)
-    return 0
+    for page, text in new.items():
+        if args.check:
+            state = "up to date" if text == old[page] else "out of date"
+            print(f"{page.relative_to(root)} is {state}")
+        else:
+            page.write_text(text)
+    return int(args.check and new != old)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,12 @@ def main(argv: list[str] | None = None) -> None:
     """
     args, probe, own = _parse(argv)
     models = pair(args.models) if probe.needs_model else []
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--out: {args.out} cannot be made ({error.strerror}); name another folder"
+        ) from None
     options = getattr(args, "cfg_options", None)
     settings = {name: getattr(args, name) for name in own}
     records = []

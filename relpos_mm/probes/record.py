@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mmengine.logging import print_log
 
 from relpos_mm.engine.result import versions
 from relpos_mm.engine.saving import write_atomically
@@ -139,7 +142,7 @@ def _plain(node: Any) -> Any:
 
 
 def read_records(folders: Iterable[Path]) -> list[Record]:
-    """Read all records in some folders, in the order of their names; others are passed over."""
+    """Read all records in some folders, in the order of their names; a warning names the others."""
     paths = {path for folder in folders for path in folder.rglob(FILES)}
     return [record for path in sorted(paths) if (record := _read(path)) is not None]
 
@@ -150,5 +153,7 @@ def _read(path: Path) -> Record | None:
         found = content.pop("findings")
         curves = [Curve(**curve) for curve in found.pop("curves")]
         return Record(**content, findings=Findings(**found, curves=curves))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        print_log(f"{path}: left out, no record of a probe ({why})", "current", logging.WARNING)
         return None

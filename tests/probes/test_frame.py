@@ -87,7 +87,7 @@ def test_an_unknown_probe_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "invalid choice: 'padings' (choose from" in capsys.readouterr().err
 
 
-def test_a_missing_checkpoint_is_one_message(
+def test_missing_files_and_folders_are_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], repo_root: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(repo_root)
@@ -95,6 +95,11 @@ def test_a_missing_checkpoint_is_one_message(
     assert run_tool(lambda: main(["ablate", CONFIG, "none.pth", "--out", str(out)])) == 2
     assert capsys.readouterr().err == "error: Checkpoint not found: none.pth\n"
     assert not out.exists()
+    file = tmp_path / "file"
+    file.touch()
+    assert run_tool(lambda: main(["ablate", CONFIG, str(file), "--out", str(file)])) == 2
+    message = f"error: --out: {file} cannot be made (File exists); name another folder\n"
+    assert capsys.readouterr().err == message
 
 
 def test_a_probe_gets_its_own_flags_and_its_results_are_written(
