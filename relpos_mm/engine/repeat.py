@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from mmengine.device import get_device
 from mmengine.dist import get_dist_info
 from mmengine.hooks import Hook
 from mmengine.registry import DATA_SAMPLERS, DATASETS, HOOKS
@@ -29,7 +30,13 @@ def seed_all(*place: int) -> None:
     first, second = np.random.SeedSequence(place).generate_state(2, np.uint32)
     random.seed(int(first))
     np.random.seed(int(first))
-    torch.manual_seed(int(first) << 32 | int(second))
+    seed = int(first) << 32 | int(second)
+    if get_device() == "cpu":
+        # torch.manual_seed also notes the seed for a GPU that may come, with a stack trace, which
+        # takes longer than reading a small picture.
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 class Draw(int):
