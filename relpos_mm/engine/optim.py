@@ -53,6 +53,8 @@ class PositionOptimConstructor(DefaultOptimWrapperConstructor):
             wrapper = super().__call__(model)
         finally:
             logger.removeFilter(_is_no_parameter_line)
+        # mmengine leaves ConfigDicts, one per parameter, which are slow to read in every step.
+        wrapper.optimizer.param_groups[:] = map(dict, wrapper.optimizer.param_groups)
         print_log(group_table(wrapper.optimizer, model), logger="current")
         return wrapper
 
