@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from mmengine.config import ConfigDict
 from mmengine.optim import build_optim_wrapper
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -159,3 +160,10 @@ def test_b076_zero_rate_is_explained() -> None:
         wrapper.update_params(sum(losses.values()))
     state = model.state_dict()
     assert all(torch.equal(state[name], value) for name, value in frozen.items())
+
+
+def test_groups_are_plain_dictionaries() -> None:
+    """A ConfigDict as mmengine makes of a config's optimiser would be slow in every step."""
+    cfg = ConfigDict(constructor="PositionOptimConstructor", optimizer={"type": "SGD", "lr": 0.1})
+    wrapper = build_optim_wrapper(ToyModel(RELONLY), cfg)
+    assert {type(group) for group in wrapper.param_groups} == {dict}
