@@ -22,12 +22,9 @@ mini_swin = dict(
 train_cfg = dict(type="IterBasedTrainLoop")
 val_cfg = dict(type="ValLoop")
 test_cfg = dict(type="TestLoop")
-train_dataloader = dict(
-    num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type="InfiniteSampler", shuffle=True),
-)
-val_dataloader = dict(num_workers=1, sampler=dict(type="DefaultSampler", shuffle=False))
+# No loader processes: to send such small pictures from one costs more than to read them.
+train_dataloader = dict(num_workers=0, sampler=dict(type="InfiniteSampler", shuffle=True))
+val_dataloader = dict(num_workers=0, sampler=dict(type="DefaultSampler", shuffle=False))
 test_dataloader = val_dataloader
 optim_wrapper = dict(
     type="OptimWrapper",
