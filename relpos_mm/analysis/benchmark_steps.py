@@ -1,0 +1,104 @@
+"""The suite ``steps``: whole training steps and evaluations with oneDNN against the default BLAS.
+
+A step is what a training does with a batch that it has read: preprocessing, backbone, heads, losses,
+backward pass, clipping, optimiser. Both sides start from the same weights and see the same batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.dataset import pseudo_collate
+from mmengine.model import BaseModel
+from mmengine.optim import OptimWrapper, build_optim_wrapper
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+
+from relpos_mm.data import require_data
+from relpos_mm.engine.cli import load_config
+from relpos_mm.engine.cpu_gemm import use_onednn
+from relpos_mm.engine.repeat import seed_all
+
+from .agreement import largest_error, require_agreement
+from .benchmark import Pair
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+STEPS = ("inference", "training")
+
+
+class Work:
+    """Training steps and evaluations of a config on one batch of its training data.
+
+    Args:
+        config: Path below ``configs/``, without ``.py``.
+        batch_size: Pictures; the config's own number by default.
+
+    Raises:
+        relpos_mm.data.MissingData: The config's training data are missing.
+    """
+
+    def __init__(self, config: str, batch_size: int | None = None) -> None:
+        cfg = load_config(str(CONFIGS / f"{config}.py"))
+        require_data(cfg, ("train",))
+        init_default_scope(cfg.default_scope)
+        loader = cfg.train_dataloader
+        dataset = DATASETS.build(loader.dataset)
+        seed_all(0)
+        self.batch = pseudo_collate([dataset[i] for i in range(batch_size or loader.batch_size)])
+        if preprocessor := cfg.get("data_preprocessor"):
+            cfg.model.setdefault("data_preprocessor", preprocessor)
+        self.model: BaseModel = MODELS.build(cfg.model)
+        self.model.init_weights()
+        self.wrapper: OptimWrapper = build_optim_wrapper(self.model, cfg.optim_wrapper)
+
+    def training(self) -> list[torch.Tensor]:
+        """Do one training step and return its losses."""
+        seed_all(0)  # drop path and sampled proposals of both sides alike
+        self.model.train()
+        losses = self.model.train_step(copy.deepcopy(self.batch), self.wrapper)
+        return [torch.as_tensor(value).detach() for value in losses.values()]
+
+    def inference(self) -> list[Any]:
+        """Predict on the batch."""
+        self.model.eval()
+        with torch.no_grad():
+            return self.model.test_step(copy.deepcopy(self.batch))
+
+
+def on_route(onednn: bool, run: Any) -> Any:
+    """Run with one of the two ways to multiply, and leave the default one behind."""
+    use_onednn(onednn)
+    try:
+        return run()
+    finally:
+        use_onednn(False)
+
+
+def pairs(
+    configs: Iterable[str], steps: Iterable[str] = STEPS, batch_size: int | None = None
+) -> Iterator[Pair]:
+    """Yield oneDNN against the default BLAS for each config; first losses are compared.
+
+    Raises:
+        UserError: The losses differ by more than float32 rounding.
+    """
+    for config in configs:
+        works = [Work(config, batch_size) for _ in range(2)]
+        works[1].model.load_state_dict(works[0].model.state_dict())
+        losses = [on_route(bool(i), work.training) for i, work in enumerate(works)]
+        error = largest_error(losses[1], losses[0])
+        for step in steps:
+            yield Pair(
+                suite="steps",
+                size=config,
+                base="default",
+                name="onednn",
+                step=step,
+                run_base=partial(on_route, False, getattr(works[0], step)),
+                run=partial(on_route, True, getattr(works[1], step)),
+                error=require_agreement(f"{config} with oneDNN", error, torch.float32),
+            )
