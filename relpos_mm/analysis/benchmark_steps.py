@@ -1,7 +1,8 @@
 """The suite ``steps``: whole training steps and evaluations with oneDNN against the default BLAS.
 
-A step is what a training does with a batch that it has read: preprocessing, backbone, heads, losses,
-backward pass, clipping, optimiser. Both sides start from the same weights and see the same batch.
+A step is what a training does with a batch that it has read: preprocessing, backbone, heads,
+losses, backward pass, clipping, optimiser. Both sides start from the same weights and see the same
+batch.
 """
 
 from __future__ import annotations
