@@ -24,6 +24,19 @@ def training_rate(runner: Runner) -> float | None:
     return round(batch["per_process"] * batch["processes"] / seconds, 2) if seconds > 0 else None
 
 
+def loading_share_pct(runner: Runner) -> float | None:
+    """Return the share of the training iterations' time in which the model waited for data, in %.
+
+    None where nothing was timed.
+    """
+    hub = runner.message_hub
+    if not {"train/data_time", "train/time"} <= hub.log_scalars.keys():
+        return None
+    seconds = hub.get_scalar("train/time").mean()
+    share = hub.get_scalar("train/data_time").mean() / seconds if seconds > 0 else None
+    return None if share is None else round(100 * float(share), 1)
+
+
 def peak_memory_mib() -> int:
     """Return the highest memory use so far, in MiB: of the GPU where one is used, else of this
     process.

@@ -20,7 +20,7 @@ from mmengine.runner import Runner
 from relpos_mm.data import data_hash
 
 from .facts import bare_model, cpu_gemm_fact, encoding_fact, parameter_fact, uses_tta
-from .measuring import peak_memory_mib, precision_fact, training_rate
+from .measuring import loading_share_pct, peak_memory_mib, precision_fact, training_rate
 from .metric_names import paper_name
 from .saving import write_atomically
 from .start_report import StartReportHook
@@ -119,6 +119,7 @@ class ResultHook(Hook):
             "cost": {
                 "wall_s": round(time.monotonic() - self._start, 1),
                 "train_pictures_per_s": training_rate(runner) if phase == "train" else None,
+                "train_data_share_pct": loading_share_pct(runner) if phase == "train" else None,
                 "peak_memory_mib": peak_memory_mib(),
                 "params": counts["total"],
                 "params_position": counts["position"],

@@ -18,6 +18,9 @@ def test_result_holds_use_precision_and_the_text_behind_the_hash(tmp_path: Path)
     assert found["precision"] == {"training": "float32", "evaluation": "float32"}
     seconds = runner.message_hub.get_scalar("train/time").mean()
     assert abs(found["cost"]["train_pictures_per_s"] - 2 / seconds) < 0.01
+    waited = runner.message_hub.get_scalar("train/data_time").mean()
+    assert 0 < found["cost"]["train_data_share_pct"] < 100
+    assert abs(found["cost"]["train_data_share_pct"] - 100 * waited / seconds) < 0.1
     assert found["cost"]["peak_memory_mib"] > 50  # torch alone needs more
     share = 100 * found["cost"]["params_position"] / found["cost"]["params"]
     assert found["cost"]["params_position_pct"] == share > 0
@@ -33,3 +36,4 @@ def test_a_test_measures_no_training(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "b" / "result.json").read_text())
     assert found["precision"] == {"training": None, "evaluation": "float32"}
     assert found["cost"]["train_pictures_per_s"] is None
+    assert found["cost"]["train_data_share_pct"] is None
