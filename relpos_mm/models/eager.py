@@ -32,12 +32,12 @@ def factored_logits(
 
 
 def biased_logits(q: Tensor, k: Tensor, bias: Tensor, scale: float) -> Tensor:
-    """``q k^T * scale + bias`` as one product that adds to a copy of the bias."""
-    logits = (
-        bias.to(q.dtype)
-        .expand(*q.shape[:3], k.shape[2])
-        .clone(memory_format=torch.contiguous_format)
-    )
+    """``q k^T * scale + bias`` as one product that adds to a copy of the bias.
+
+    For inference in float32 or better: with autograd the two steps are faster.
+    """
+    logits = bias.to(q.dtype).expand(*q.shape[:3], k.shape[2])
+    logits = logits.clone(memory_format=torch.contiguous_format)
     k = k.flatten(0, 1).transpose(1, 2)
     return logits.flatten(0, 1).baddbmm_(q.flatten(0, 1), k, alpha=scale).view(logits.shape)
 
@@ -50,10 +50,15 @@ def attention_matrix(
     scale: float,
 ) -> Tensor:
     """Attention ``(B, h, Nq, Nk)`` from content, factored terms and a bias that holds the mask."""
-    wide = q.dtype in (torch.float32, torch.float64)
-    if bias is not None and not factors and wide and not torch.is_autocast_enabled(q.device.type):
+    if bias is not None and not factors and _adds_in_product(q):
         return biased_logits(q, k, bias, scale).softmax(dim=-1)
     logits = factored_logits(q, k, factors, scale) if factors else content_logits(q, k, scale)
     if bias is not None:
         logits += bias.to(logits.dtype)
     return logits.softmax(dim=-1)
+
+
+def _adds_in_product(q: Tensor) -> bool:
+    """Whether :func:`biased_logits` keeps the precision of the bias, and pays."""
+    narrow = q.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled(q.device.type)
+    return not narrow and not torch.is_grad_enabled()
