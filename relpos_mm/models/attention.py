@@ -50,10 +50,10 @@ def attend(
         impl: ``eager`` builds the attention matrix, ``fused`` uses
             ``scaled_dot_product_attention``, ``flex`` uses ``flex_attention``, which reads tables
             of offsets inside its kernel. ``auto`` takes the fused form on CUDA where every
-            encoding allows it (with a trainable bias the CPU kernel falls back and is slower), and
-            on large grids on a CPU works in blocks where encodings give ``lookups`` and nothing is
-            dropped. None is what :class:`~relpos_mm.models.forms.use_impl` has set, ``auto`` at
-            first.
+            encoding allows it and on a CPU for float32 inference (with a trainable bias the CPU
+            kernel falls back and is slower), and on large grids on a CPU works in blocks where
+            encodings give ``lookups`` and nothing is dropped. None is what
+            :class:`~relpos_mm.models.forms.use_impl` has set, ``auto`` at first.
         value_hooks: False leaves :func:`value_terms` to a host that cuts maps into windows.
 
     Returns:

@@ -14,15 +14,23 @@ _ALIGNMENT = 8
 # Kernels start one block per entry of the batch axis, and CUDA's grid ends here (torch 2.8 and
 # later cut larger batches).
 _MAX_BATCH = 2**16 - 1
+# Tokens from which on attention on a CPU may work in blocks, see worth_slicing.
+_MAX_TOKENS = 512
 
 
 def fused_is_better(q: Tensor) -> bool:
     """Whether a fused kernel exists for the call, and saves more than it costs.
 
     On CUDA the eager form is bound by the memory traffic of the attention matrix, which fused
-    kernels never store. float64 has none. On a CPU a bias with a gradient rules them out.
+    kernels never store. float64 has none. On a CPU a bias with a gradient rules them out, products
+    of oneDNN (any float32 precision but "highest") are faster by themselves, and large grids have
+    their blocks.
     """
-    return q.is_cuda and q.dtype != torch.float64 and q.shape[0] <= _MAX_BATCH
+    if q.is_cuda:
+        return q.dtype != torch.float64 and q.shape[0] <= _MAX_BATCH
+    plain = torch.get_float32_matmul_precision() == "highest" and not torch.compiler.is_compiling()
+    plain = plain and not torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
+    return plain and q.dtype == torch.float32 and q.shape[2] < _MAX_TOKENS
 
 
 def with_factors(

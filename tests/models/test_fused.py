@@ -114,6 +114,15 @@ def test_where_a_fused_kernel_is_taken_by_itself(monkeypatch: pytest.MonkeyPatch
     ]
     assert better == [True, True, False, False, False]
 
+    narrow, wide = Queries(False, torch.float32, 64), Queries(False, torch.float64, 64)
+    with torch.no_grad():
+        assert fused.fused_is_better(narrow)
+        assert not fused.fused_is_better(wide)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not fused.fused_is_better(narrow)
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+        assert not fused.fused_is_better(narrow)
+
     taken: list[bool] = []
     monkeypatch.setattr(attention, "fused_is_better", lambda q: True)
     monkeypatch.setattr(attention, "fused_attention", lambda q, *_: taken.append(True) or q)
