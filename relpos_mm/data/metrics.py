@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,6 @@ class ClassGroups(BaseMetric):
         miou: Class names by group, for `{group}_miou_pct`.
         choice: Class names by group, for `{group}_acc_pct`.
         ignore_index: Truth that does not count.
-        counts_file: Also keep the pixel counts of each picture there: an ``.npz`` with ``counts``
-            (pictures, truth, prediction) and ``classes``. Resampled, they tell how much of a
-            difference is due to the choice of pictures.
         collect_device: See `mmengine.evaluator.BaseMetric`.
         prefix: See `mmengine.evaluator.BaseMetric`.
 
@@ -38,13 +34,11 @@ class ClassGroups(BaseMetric):
         miou: Mapping[str, Sequence[str]],
         choice: Mapping[str, Sequence[str]],
         ignore_index: int = 255,
-        counts_file: str | None = None,
         collect_device: str = "cpu",
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.miou, self.choice, self.ignore_index = dict(miou), dict(choice), ignore_index
-        self.counts_file = counts_file
 
     def process(self, data_batch: Any, data_samples: Sequence[dict[str, Any]]) -> None:
         """Counts the pixels of each picture by (truth, prediction)."""
@@ -58,8 +52,6 @@ class ClassGroups(BaseMetric):
 
     def compute_metrics(self, results: list[np.ndarray]) -> dict[str, float]:
         """Metrics of the summed counts."""
-        if self.counts_file is not None:
-            self._keep(results, Path(self.counts_file))
         counts = np.sum(results, axis=0)  # (truth, prediction)
         hits = counts.diagonal()
         union = counts.sum(0) + counts.sum(1) - hits
@@ -77,12 +69,6 @@ class ClassGroups(BaseMetric):
                 100 * float(chosen.trace() / total) if total else float("nan")
             )
         return metrics
-
-    def _keep(self, results: list[np.ndarray], path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.stem}.part.npz")
-        np.savez_compressed(part, counts=np.stack(results), classes=np.array(self._classes))
-        part.replace(path)
 
     @property
     def _classes(self) -> list[str]:

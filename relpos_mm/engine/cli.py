@@ -59,6 +59,11 @@ def run_parser(description: str) -> argparse.ArgumentParser:
         default="none",
         help="job launcher",
     )
+    parser.add_argument(
+        "--evidence",
+        action="store_true",
+        help="also keep, in the work directory, what a bootstrap over pictures needs",
+    )
     # Launchers pass either spelling; the environment variable, where set, decides.
     parser.add_argument("--local_rank", "--local-rank", type=int, default=0, help=argparse.SUPPRESS)
     return parser

@@ -11,6 +11,7 @@ from .checked_runner import CheckedRunner
 from .cli import apply_run_flags, load_config, preflight, require_settings, run_parser
 from .distributed import prepare_processes
 from .errors import UserError
+from .evidence import EvidenceHook
 from .unlabelled import write_results_only
 
 # The switch and the folder of each library's own drawing hook. A dotted folder is a config path.
@@ -51,6 +52,8 @@ def evaluate(argv: list[str] | None = None) -> None:
     runner = CheckedRunner.from_cfg(cfg)
     if args.out:
         runner.test_evaluator.metrics.append(_dumper(cfg, args.out))
+    if args.evidence:
+        runner.register_hook(EvidenceHook())
     runner.test()
 
 

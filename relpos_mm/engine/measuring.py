@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import sys
+import warnings
+from typing import Any
 
 import torch
 from mmengine.runner import Runner
@@ -55,3 +57,31 @@ def precision_fact(runner: Runner, phase: str) -> dict[str, str | None]:
         training, loop = None, runner.test_loop
     evaluation = "float16" if getattr(loop, "fp16", False) else "float32"
     return {"training": training, "evaluation": evaluation}
+
+
+def macs_fact(runner: Runner) -> dict[str, Any]:
+    """Return the multiply-adds of the part that takes encodings, and the encodings' share.
+
+    Counted for one picture of the task's usual size, or of the protocol's where that is smaller.
+    Nothing where it cannot be counted: a finished training does not fail for it.
+    """
+    from relpos_mm.analysis.cost import USUAL_SIZE, gmac_share  # imports this package
+
+    cfg = runner.cfg
+    height, width = USUAL_SIZE.get(cfg.get("task"), USUAL_SIZE["classification"])
+    try:
+        scales = (cfg.get("protocol") or {}).get("scales") or [(height, width)]
+        longest = max(scales[0])
+        size = (min(height, longest), min(width, longest))
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the model itself was built
+            found = gmac_share(cfg.model.to_dict(), size)
+    except Exception as error:  # of any model and any config
+        runner.logger.warning(f"The encodings' multiply-adds were not counted: {error!r}")
+        return {}
+    if found is None:
+        return {}
+    total, position = found
+    share = 100 * position / total
+    counted = {"gmac": total, "gmac_position": position, "gmac_position_pct": share}
+    return {**counted, "gmac_picture": list(size)}

@@ -20,7 +20,13 @@ from mmengine.runner import Runner
 from relpos_mm.data import data_hash
 
 from .facts import bare_model, cpu_gemm_fact, encoding_fact, parameter_fact, uses_tta
-from .measuring import loading_share_pct, peak_memory_mib, precision_fact, training_rate
+from .measuring import (
+    loading_share_pct,
+    macs_fact,
+    peak_memory_mib,
+    precision_fact,
+    training_rate,
+)
 from .metric_names import paper_name
 from .saving import write_atomically
 from .start_report import StartReportHook
@@ -37,7 +43,7 @@ _PACKAGES = {
 # Where and how a run is started and what it leaves there, as opposed to what it computes.
 _NOT_HASHED = (
     *("work_dir", "launcher", "resume", "model_wrapper_cfg", "collect_device"),
-    *("outfile_prefix", "counts_file", "cpu_gemm"),
+    *("outfile_prefix", "cpu_gemm"),
 )
 
 
@@ -98,7 +104,7 @@ class ResultHook(Hook):
     def _record(self, runner: Runner, phase: str, metrics: dict[str, Any]) -> dict[str, Any]:
         model = bare_model(runner.model)
         cfg = runner.cfg
-        counts = parameter_fact(model)
+        counts, wall = parameter_fact(model), time.monotonic() - self._start
         report = next((h for h in runner.hooks if isinstance(h, StartReportHook)), None)
         # A test draws no random numbers; what counts is the seed behind the weights.
         seed = runner.seed if phase == "train" or report is None else report.trained_seed
@@ -117,13 +123,14 @@ class ResultHook(Hook):
             "precision": precision_fact(runner, phase),
             "cpu_gemm": cpu_gemm_fact(runner),
             "cost": {
-                "wall_s": round(time.monotonic() - self._start, 1),
+                "wall_s": round(wall, 1),
                 "train_pictures_per_s": training_rate(runner) if phase == "train" else None,
                 "train_data_share_pct": loading_share_pct(runner) if phase == "train" else None,
                 "peak_memory_mib": peak_memory_mib(),
                 "params": counts["total"],
                 "params_position": counts["position"],
                 "params_position_pct": 100 * counts["position"] / max(counts["total"], 1),
+                **(macs_fact(runner) if phase == "train" and is_main_process() else {}),
                 "processes": runner.world_size,
                 "device": _device(),
             },

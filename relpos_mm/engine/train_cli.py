@@ -11,6 +11,7 @@ from .checkpoints import latest_resumable, require_training_state
 from .cli import apply_run_flags, load_config, preflight, require_settings, run_parser
 from .distributed import prepare_processes
 from .errors import UserError
+from .evidence import EvidenceHook
 from .resuming import ResumedRateHook, continue_as_before
 
 
@@ -59,6 +60,8 @@ def train(argv: list[str] | None = None) -> None:
     runner = CheckedRunner.from_cfg(cfg)
     if factor is not None:
         runner.register_hook(ResumedRateHook(factor))
+    if args.evidence:
+        runner.register_hook(EvidenceHook())
     runner.train()
 
 

@@ -1,6 +1,7 @@
 """From records to tables: means per cell, differences per question, the flip.
 
-Only numbers of the same task, world, protocol, precision and data are ever set against each other.
+Only numbers of the same task, world, protocol, precision, data and recipe are ever set against each
+other.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ def analyse(study: Study, collection: Collection) -> Analysis:
                 result.comparisons += _compare(question, group, metric)
     result.flips = list(_flips(study, result.comparisons))
     result.notes += _unbalanced(study, result.groups)
+    result.notes += _without_number(study, result.groups)
     result.notes += _apart(result.groups)
     return result
 
@@ -157,6 +159,16 @@ def _unbalanced(study: Study, groups: Sequence[Group]) -> list[str]:
     return notes
 
 
+def _without_number(study: Study, groups: Sequence[Group]) -> Iterator[str]:
+    for group in groups:
+        metric = study.tasks[group.task].metrics[0]
+        for variant in group.records:
+            values = group.values(variant, metric)
+            if absent := sorted(seed for seed, value in values.items() if value is None):
+                where = f"{group.task} {group.world}".strip()
+                yield f"no {metric} in {where}, {group.protocol}: {variant}, seeds {absent}"
+
+
 def _apart(groups: Sequence[Group]) -> list[str]:
     names: dict[tuple[str, str, str], int] = {}
     for group in groups:
@@ -164,7 +176,7 @@ def _apart(groups: Sequence[Group]) -> list[str]:
         names[key] = names.get(key, 0) + 1
     return [
         f"{task} {world}: {count} sets of results share the protocol name {protocol} but differ in "
-        "protocol, precision or data; they are not compared with each other"
+        "protocol, precision, data or recipe; they are not compared with each other"
         for (task, world, protocol), count in names.items()
         if count > 1
     ]

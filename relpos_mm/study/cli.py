@@ -126,8 +126,9 @@ def _run(args: argparse.Namespace) -> int:
     for cell_id in lost:
         folder = study.folder / cell_id
         print(f"\n{cell_id} failed; the end of {folder}/log.txt:\n{log_tail(folder)}")
-        if cell_id in progress.errors:
-            print(progress.errors[cell_id])
+    for cell_id, error in progress.errors.items():
+        if progress.states[cell_id].word != FINISHED:
+            print(f"\n{cell_id}: {error}")
     if progress.blocked:
         print(f"\n{len(progress.blocked)} cells wait for failed ones")
     if progress.note:
@@ -171,7 +172,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    studies = [read_study(path) for path in args.study]
+    studies = [read_study(path) for path in dict.fromkeys(args.study)]
     _write_report(studies, args.results, args.out, bootstrap=not args.no_bootstrap)
     return 0
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
 
 from relpos_mm.checks.leaves import flatten
 from relpos_mm.engine.cli import load_config
+from relpos_mm.engine.errors import UserError
 
 from .spec import ROOT, Study, Task
 
@@ -45,13 +46,22 @@ def moved(config: Config, old: str, new: str) -> dict[str, str]:
 
 
 def another_split(config: Config, split: str) -> dict[str, str]:
-    """Return the options with which a test reads ``split`` where the config reads ``val``."""
+    """Return the options with which a test reads ``split`` where the config reads ``val``.
+
+    Raises:
+        UserError: The config's test data does not say ``val`` anywhere.
+    """
     options = {
         key: re.sub(r"\bval\b", split, value)
         for key, value in _texts(config, ("test",))
         if re.search(r"\bval\b", value)
     }
     name = (config.get("protocol") or {}).get("name", "val")
+    if not options or not re.search(r"\bval\b", name):
+        raise UserError(
+            f"splits: {split} takes the place of the word val in the test data and in "
+            f"protocol.name, and {config.filename} does not have it in both"
+        )
     options["protocol.name"] = re.sub(r"\bval\b", split, name)
     return options
 
@@ -62,26 +72,6 @@ def _texts(config: Config, parts: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             for key, value in flatten(config.get(name), name):
                 if isinstance(value, str):
                     yield key, value
-
-
-def evidence(config: Config, folder: str) -> dict[str, str]:
-    """Return the options by which a training keeps what an image bootstrap needs.
-
-    That are the predictions of COCO's metric and the pixel counts of each picture.
-    """
-    kept = {
-        "CocoMetric": ("outfile_prefix", "predictions"),
-        "ClassGroups": ("counts_file", "counts.npz"),
-    }
-    found = {}
-    evaluator = config.get("val_evaluator")
-    single = isinstance(evaluator, Mapping)
-    for index, metric in enumerate([evaluator] if single else evaluator or []):
-        if (kind := metric.get("type")) in kept:
-            option, name = kept[kind]
-            place = "val_evaluator" if single else f"val_evaluator.{index}"
-            found[f"{place}.{option}"] = f"{folder}/{name}"
-    return found
 
 
 def as_text(value: Any) -> str:

@@ -41,8 +41,8 @@ def numbered(svg: str, number: int) -> str:
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{number}-", svg)
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure, axes = plt.subplots(figsize=(width, height))
+def _axes(height: float) -> tuple[Figure, Axes]:
+    figure, axes = plt.subplots(figsize=(4.6, height))  # so wide that a phone shows it in full
     figure.patch.set_facecolor(_PAPER)
     style(axes)
     return figure, axes
@@ -61,7 +61,7 @@ def style(axes: Axes) -> None:
 
 def differences(lines: Sequence[Comparison], metric: str, factor: float = 1.0) -> str:
     """Draw mean, 95 % interval and every seed of the differences of one metric."""
-    figure, axes = _axes(7, 0.8 + 0.55 * len(lines))
+    figure, axes = _axes(0.8 + 0.45 * len(lines))
     for row, line in enumerate(reversed(lines)):
         found = line.difference
         colour = _COLOURS.get(found.verdict, INK)
@@ -74,14 +74,14 @@ def differences(lines: Sequence[Comparison], metric: str, factor: float = 1.0) -
     axes.axvline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(lines)), [line.pair for line in reversed(lines)])
     axes.set_ylim(-0.6, len(lines) - 0.4)
-    axes.set_xlabel(f"difference in {metric}: mean, 95 % interval, one tick per seed")
+    axes.set_xlabel(f"difference in {metric}")
     return svg_of(figure)
 
 
 def curves(group: Group, metric_key: str = "loss") -> str | None:
     """Draw the training loss of every variant: a line per variant, the mean over its seeds."""
     drawn = False
-    figure, axes = _axes(7, 3)
+    figure, axes = _axes(2.6)
     for colour, (variant, records) in zip(LINES * 9, sorted(group.records.items()), strict=False):
         steps: dict[int, list[float]] = {}
         for record in records.values():
@@ -121,7 +121,7 @@ def knob(lines: Sequence[Comparison], metric: str) -> str | None:
             series.setdefault(name, []).append((int(found[2]), line))
     if not series:
         return None
-    figure, axes = _axes(7, 3.5)
+    figure, axes = _axes(3)
     for colour, (name, points) in zip(LINES * 9, series.items(), strict=False):
         points.sort(key=lambda point: point[0])
         at = [strength for strength, _ in points]

@@ -1,25 +1,26 @@
 """How much of a difference is due to the choice of pictures, apart from that of seeds.
 
 AP is not a mean over pictures, so each resample is evaluated anew: hotcoco does that. mIoU comes
-from the summed pixel counts of the resampled pictures.
+from the summed pixel counts of the resampled pictures, top-1 from their labels.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
+from .records import Record
 from .spec import ROOT
 
 _RESAMPLES = 1000
-_KIND = {"box_ap": ("bbox", "predictions.bbox.json"), "mask_ap": ("segm", "predictions.segm.json")}
+_KIND = {"box_ap": "bbox", "mask_ap": "segm"}
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,43 @@ def has_hotcoco() -> bool:
     return importlib.util.find_spec("hotcoco") is not None
 
 
-def image_spread(
-    one: Path, other: Path, metric: str, content: dict[str, Any]
-) -> ImageSpread | None:
+def image_spread(one: Record, other: Record, metric: str) -> ImageSpread | None:
     """Resample the pictures of two runs, the same for both; None where the evidence is missing.
 
     Args:
-        one: Folder of a run; its metric minus that of ``other`` is looked at.
-        other: Folder of the control's run.
+        one: A run; its metric minus that of ``other`` is looked at.
+        other: The control's run.
         metric: Name of the metric.
-        content: ``result.json`` of one of them, which names the annotation file.
     """
-    if metric == "miou_pct":
-        files = [folder / "counts.npz" for folder in (one, other)]
-        return miou_spread(*files) if all(file.is_file() for file in files) else None
-    if metric not in _KIND or not has_hotcoco():
+    if metric in _PER_PICTURE:
+        first, second = _arrays(one.evidence("npz")), _arrays(other.evidence("npz"))
+        there = _fit(first, second, metric)
+        return _PER_PICTURE[metric](first, second) if there else None
+    source = other.evidence("coco.json")
+    if metric not in _KIND or source is None or not has_hotcoco():
         return None
-    kind, name = _KIND[metric]
-    evaluator = (content.get("config_content") or {}).get("val_evaluator")
-    annotations = evaluator.get("ann_file") if isinstance(evaluator, dict) else None
-    files = [folder / name for folder in (one, other)]
-    if not annotations or not all(file.is_file() for file in [*files, ROOT / annotations]):
+    kind = _KIND[metric]
+    annotations = ROOT / json.loads(source.read_text())["ann_file"]
+    found, control = one.evidence(f"{kind}.json"), other.evidence(f"{kind}.json")
+    if found is None or control is None or not annotations.is_file():
         return None
-    return ap_spread(ROOT / annotations, files[0], files[1], kind)
+    if b"[]" in (found.read_bytes()[:2], control.read_bytes()[:2]):
+        return None  # nothing was found on any picture
+    return ap_spread(annotations, found, control, kind)
+
+
+def _arrays(file: Path | None) -> dict[str, np.ndarray]:
+    if file is None:
+        return {}
+    with np.load(file) as content:
+        return {key: content[key] for key in ("pictures", "classes", *_NEEDED) if key in content}
+
+
+def _fit(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], metric: str) -> bool:
+    """Whether both hold what the metric needs, of the same pictures in the same order."""
+    needed = "areas" if metric == "miou_pct" else "guess"
+    there = needed in one and needed in other
+    return there and np.array_equal(one["pictures"], other["pictures"])
 
 
 @cache
@@ -96,48 +111,56 @@ def ap_spread(annotations: Path, one: Path, other: Path, kind: str) -> ImageSpre
     return ImageSpread(ci["std_err"], ci["lower"], ci["upper"], classes)
 
 
-def miou_spread(one: Path, other: Path) -> ImageSpread:
-    """Bootstrap the difference in mIoU, in per cent, of two files of counts per picture."""
-    first, second = _areas(one), _areas(other)
-    pictures = np.arange(len(first))
+def _resampled(values: np.ndarray) -> np.ndarray:
+    """Return sums over resampled pictures: (pictures, ...) to (resamples, ...)."""
+    count, generator = len(values), np.random.default_rng(0)
+    flat, share = values.reshape(len(values), -1), np.full(count, 1 / count)
+    sums = [  # in parts: all draws of ImageNet's 50,000 pictures are too much at once
+        generator.multinomial(count, share, _RESAMPLES // 10).astype(float) @ flat
+        for _ in range(10)
+    ]
+    return np.concatenate(sums).reshape(_RESAMPLES, *values.shape[1:])
 
-    def difference(chosen: np.ndarray) -> float:
-        return _miou(first[chosen]) - _miou(second[chosen])
 
-    result = stats.bootstrap(
-        (pictures,),
-        difference,
-        n_resamples=_RESAMPLES,
-        vectorized=False,
-        method="percentile",
-        rng=0,
-    )
-    interval = result.confidence_interval
-    with np.load(one) as content:
-        names = [str(name) for name in content["classes"]]
+def _spread(differences: np.ndarray, names: np.ndarray, change: np.ndarray) -> ImageSpread:
+    low, high = np.percentile(differences, [2.5, 97.5])
+    named = zip(names, change, strict=True)
+    per_class = {str(name): float(by) for name, by in named if np.isfinite(by)}
+    return ImageSpread(float(differences.std(ddof=1)), float(low), float(high), per_class)
+
+
+def miou_spread(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> ImageSpread:
+    """Bootstrap the difference in mIoU, in per cent, of two runs' pixel counts."""
+    first, second = one["areas"], other["areas"]
+    differences = _miou(_resampled(first)) - _miou(_resampled(second))
     change = 100 * (_iou(first.sum(0)) - _iou(second.sum(0)))
-    per_class = {n: float(c) for n, c in zip(names, change, strict=True) if np.isfinite(c)}
-    return ImageSpread(
-        float(result.standard_error), float(interval.low), float(interval.high), per_class
-    )
+    return _spread(differences, one["classes"], change)
 
 
-def _areas(path: Path) -> np.ndarray:
-    """Return hits, truth and prediction in pixels: (pictures, 3, classes)."""
-    with np.load(path) as content:
-        counts = content["counts"]
-    hits = np.diagonal(counts, axis1=1, axis2=2)
-    return np.stack([hits, counts.sum(2), counts.sum(1)], axis=1)
+def top1_spread(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> ImageSpread:
+    """Bootstrap the difference in top-1, in per cent, of two runs' labels."""
+    gain = 1.0 * (one["guess"] == one["truth"]) - (other["guess"] == other["truth"])
+    classes = np.arange(len(one["classes"]))
+    members = np.bincount(one["truth"], minlength=len(classes))[: len(classes)]
+    gains = np.bincount(one["truth"], gain, len(classes))[: len(classes)]
+    with np.errstate(invalid="ignore"):
+        change = 100 * gains / members
+    return _spread(100 * _resampled(gain) / len(gain), one["classes"], change)
 
 
 def _iou(areas: np.ndarray) -> np.ndarray:
-    hits, truth, guess = areas
+    """IoU by class of hits, truth and prediction (..., 3, classes); NaN for what nobody has."""
+    hits, truth, guess = np.moveaxis(areas, -2, 0)
     union = truth + guess - hits
-    return np.divide(hits, union, out=np.full(len(hits), np.nan), where=union > 0)
+    return np.divide(hits, union, out=np.full(hits.shape, np.nan), where=union > 0)
 
 
-def _miou(areas: np.ndarray) -> float:
-    return 100 * float(np.nanmean(_iou(areas.sum(0))))
+def _miou(areas: np.ndarray) -> np.ndarray:
+    return 100 * np.nanmean(_iou(areas), axis=-1)
+
+
+_NEEDED = ("areas", "truth", "guess")
+_PER_PICTURE = {"miou_pct": miou_spread, "top1_pct": top1_spread}
 
 
 def typical(spreads: Sequence[ImageSpread]) -> float | None:

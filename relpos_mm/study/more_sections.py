@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from . import figures
 from .analysis import Analysis, Comparison, mean_and_spread
@@ -13,6 +13,8 @@ from .samples import sample_figure
 from .sections import NOTHING, Section, Table, number, place_of, scale, title_of
 from .state import FINISHED, log_tail, state_of
 
+_ENDS = 10  # classes at either end of a long table
+
 
 def image_variance(analysis: Analysis) -> Section:
     """Seeds and pictures apart."""
@@ -20,11 +22,12 @@ def image_variance(analysis: Analysis) -> Section:
     section.text.append(
         "Seeds: standard deviation of the difference over seeds. Pictures: median over seeds of "
         "the standard error of one seed's difference when the pictures are resampled (AP by "
-        "hotcoco, mIoU from the pixel counts of each picture)."
+        "hotcoco, mIoU from the pixel counts of each picture, top-1 from its label)."
     )
     if not has_hotcoco():
         section.text.append("AP over pictures needs hotcoco: pip install 'relpos-mm[report]'.")
-    rows, classes = [], []
+    rows = []
+    classes: dict[tuple[str, str], dict[str, list[ImageSpread]]] = {}
     for line in analysis.comparisons:
         spreads = list(_spreads(line))
         if not spreads:
@@ -33,26 +36,46 @@ def image_variance(analysis: Analysis) -> Section:
         place = place_of(line.group)
         seeds = number(line.difference.spread, line.metric)
         rows.append([place, name, line.pair, seeds, number(error, line.metric), str(len(spreads))])
-        for label in spreads[0].per_class:
-            found = mean_and_spread([s.per_class.get(label) for s in spreads])
-            mean = None if found is None else found[0]
-            classes.append([place, name, line.pair, label, number(mean, line.metric, sign=True)])
+        classes.setdefault((place, line.metric), {})[line.pair] = spreads
     head = ["task", "metric", "difference", "over seeds", "over pictures", "seeds used"]
     section.tables.append(Table(head, rows))
-    if classes:
-        head = ["task", "metric", "difference", "class", "mean"]
-        section.tables.append(Table(head, classes, "by class, mean over seeds"))
+    section.tables += [_by_class(*at, pairs) for at, pairs in classes.items()]
+    if not rows:
+        section.text.append("The results came without predictions, so nothing can be resampled.")
     return section
+
+
+def _by_class(place: str, metric: str, pairs: Mapping[str, list[ImageSpread]]) -> Table:
+    """Differences of each class; of many classes those that the first pair moves most."""
+    first = next(iter(pairs.values()))
+    means = {
+        pair: {label: _mean_of_class(spreads, label) for label in spreads[0].per_class}
+        for pair, spreads in pairs.items()
+    }
+    labels = list(first[0].per_class)
+    caption = f"by class, mean over seeds: {title_of(metric)}, {place}"
+    if len(labels) > 2 * _ENDS:
+        leading = next(iter(means.values()))
+        labels.sort(key=lambda label: leading[label] or 0.0)
+        caption += f"; of {len(labels)} classes the {_ENDS} lowest and {_ENDS} highest"
+        labels = labels[:_ENDS] + labels[-_ENDS:]
+    rows = [
+        [label, *(number(means[pair].get(label), metric, sign=True) for pair in pairs)]
+        for label in labels
+    ]
+    return Table(["class", *pairs], rows, caption)
+
+
+def _mean_of_class(spreads: list[ImageSpread], label: str) -> float | None:
+    found = mean_and_spread([spread.per_class.get(label) for spread in spreads])
+    return None if found is None else found[0]
 
 
 def _spreads(line: Comparison) -> Iterator[ImageSpread]:
     records = line.group.records
     for seed in line.difference.seeds:
         one, other = records[line.variant][seed], records[line.control][seed]
-        if not one.cost or not other.cost:  # a test on another split keeps no evidence
-            continue
-        content = json.loads(other.path.read_text())
-        found = image_spread(one.path.parent, other.path.parent, line.metric, content)
+        found = image_spread(one, other, line.metric)
         if found is not None:
             yield found
 
@@ -87,7 +110,8 @@ def cost(analysis: Analysis) -> Section:
     section = Section("Cost")
     section.text.append(
         "Means over seeds. Time depends on what else the machine did; compare it within a task "
-        "only. The encoding's share is that of the parameters."
+        "only. Multiply-adds (MAC, what papers call FLOPs) are those of the backbone or encoder "
+        "for one picture; sums, norms and softmax are not counted, by anybody."
     )
     names = {
         "wall_s": ("minutes", 1 / 60, ".1f"),
@@ -96,6 +120,8 @@ def cost(analysis: Analysis) -> Section:
         "params": ("parameters", 1.0, ",.0f"),
         "params_position": ("of the encoding", 1.0, ",.0f"),
         "params_position_pct": ("encoding's share, %", 1.0, ".3f"),
+        "gmac": ("GMAC", 1.0, ".3f"),
+        "gmac_position_pct": ("encoding's share, %", 1.0, ".3f"),
     }
     rows = []
     for group in analysis.groups:
@@ -132,9 +158,9 @@ def samples(analysis: Analysis) -> Section | None:
     """The same pictures for every variant."""
     section = Section("The same pictures for every variant")
     for group in analysis.groups:
-        svg = sample_figure(group)
-        if svg is not None:
-            section.figures.append((f"{place_of(group)}: boxes of score 0.3 and more", svg))
+        found = sample_figure(group)
+        if found is not None:
+            section.figures.append((f"{place_of(group)}, {found[0]}", found[1]))
     return section if section.figures else None
 
 
@@ -192,6 +218,7 @@ def reproduce(analysis: Analysis, versions: list[str], name: str) -> Section:
     for group in analysis.groups:
         conditions = json.loads(group.conditions)
         data = str(conditions[2] or NOTHING)[:12]
-        rows.append([place_of(group), json.dumps(conditions[0]), json.dumps(conditions[1]), data])
-    section.tables.append(Table(["group", "protocol", "precision", "data"], rows))
+        told = [", ".join(f"{k} {v}" for k, v in (each or {}).items()) for each in conditions[:2]]
+        rows.append([place_of(group), *told, data, conditions[3]])
+    section.tables.append(Table(["group", "protocol", "precision", "data", "recipe"], rows))
     return section

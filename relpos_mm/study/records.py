@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -10,14 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relpos_mm.checks.leaves import flatten
+from relpos_mm.engine.evidence import evidence_stem
+
 from .cell import Cell
 from .spec import Study
 from .state import sealed
 
-# What else lies in the folders of cells.
+# What else lies in the folders of cells and of reports.
 _NO_RESULT = re.compile(
-    r"cell\.json|curve\.json|predictions\..*|probe_.*\.json|result_\d+_\d+\.json"
+    r"(cell|curve|summary|probe_.*)\.json|evidence-.*|(result_)?\d{8}_\d{6}\.json"
 )
+_LOGS = "vis_data"
+# Where a recipe stands in a config, and what in there does not change a number.
+_RECIPE = ("model", "train_dataloader", "optim_wrapper", "param_scheduler", "train_cfg")
+_LOADING = {"num_workers", "persistent_workers", "pin_memory", "prefetch_factor"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Record:
         seed: Seed of the training.
         world: Name of the data's world, empty in a study with one.
         conditions: Everything that must be equal before two numbers may be compared: protocol,
-            precision and data, as text.
+            precision, data and recipe (but for ``position`` and seed), as text.
         protocol: Its name.
         metrics: By name; None where there is nothing to measure.
         cost: As in ``result.json``, with the wall time of all attempts.
@@ -48,6 +56,14 @@ class Record:
     cost: Mapping[str, Any]
     path: Path
     study: str = ""
+
+    def evidence(self, ending: str) -> Path | None:
+        """Return a file that the run kept beside its result under this protocol, if it is there.
+
+        A result under another name was copied; what lies beside it may be of another run.
+        """
+        file = self.path.with_name(f"{evidence_stem({'name': self.protocol})}.{ending}")
+        return file if self.path.name == "result.json" and file.is_file() else None
 
 
 @dataclass
@@ -115,12 +131,12 @@ def _copied(places: Iterable[Path]) -> Iterator[Path]:
         if place.is_file():
             yield place
         else:
-            files = sorted(place.rglob("*.json"))
+            files = (file for file in sorted(place.rglob("*.json")) if _LOGS not in file.parts)
             yield from (file for file in files if not _NO_RESULT.fullmatch(file.name))
 
 
 def _place(content: Mapping[str, Any], studies: list[Study]) -> tuple[Any, ...] | None:
-    cell = content.get("cell") or content
+    cell = content["cell"] if isinstance(content.get("cell"), dict) else content
     task, variant, seed = cell.get("task"), cell.get("variant"), cell.get("seed")
     known = any(task in study.tasks and variant in study.variants for study in studies)
     if not known or not isinstance(seed, int):
@@ -132,10 +148,11 @@ def _place(content: Mapping[str, Any], studies: list[Study]) -> tuple[Any, ...] 
 def _records(content: Mapping[str, Any], place: tuple[Any, ...], path: Path) -> Iterator[Record]:
     study, task, variant, seed, world, data = place
     wall = (content.get("cell") or {}).get("wall_s")
-    tests = list((content.get("tests") or {}).values())
-    for part in [content, *tests]:
+    tests, recipe = content.get("tests") or {}, _recipe(content)
+    for part in [content, *(test for test in tests.values() if test.get("metrics"))]:
         protocol = part.get("protocol") or {}
-        conditions = [protocol, part.get("precision"), part.get("data_sha256") or data]
+        data_hash = part.get("data_sha256") or data
+        conditions = [protocol, part.get("precision"), data_hash, recipe]
         cost = {**(part.get("cost") or {}), **({"wall_s": wall} if wall else {})}
         yield Record(
             task,
@@ -149,6 +166,21 @@ def _records(content: Mapping[str, Any], place: tuple[Any, ...], path: Path) -> 
             path,
             study,
         )
+
+
+def _recipe(content: Mapping[str, Any]) -> str:
+    """A hash of how the network was trained, the encodings and places of files left out."""
+    config = content.get("config_content") or {}
+    leaves = {
+        key: value
+        for part in _RECIPE
+        for key, value in flatten(config.get(part), part)
+        if not _LOADING.union({"position"}).intersection(key.split("."))
+        and not (isinstance(value, str) and "/" in value)
+    }
+    processes = (content.get("cost") or {}).get("processes")
+    text = json.dumps([leaves, processes], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _number(value: Any) -> float | None:

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from relpos_mm.engine.errors import UserError
 
 from . import more_sections, sections
-from .analysis import Analysis, analyse
+from .analysis import Analysis, Comparison, Group, analyse, mean_and_spread
 from .cell import Cell
 from .figures import numbered
 from .probed import probes
@@ -51,8 +51,9 @@ def write_report(
     chapters = []
     for study in studies:
         planned = [cell for cell in cells if cell.study == study.name]
-        parts = list(_parts(analyse(study, found), planned, found.versions, bootstrap))
-        chapters.append({"study": study, "parts": parts})
+        analysis = analyse(study, found)
+        parts = list(_parts(analysis, planned, found.versions, bootstrap))
+        chapters.append({"study": study, "analysis": analysis, "parts": parts})
     environment = Environment(
         loader=PackageLoader("relpos_mm.study"),
         autoescape=select_autoescape(["html"]),
@@ -93,7 +94,7 @@ def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) 
                 part.figures[at] = (caption, svg)
                 chapter["files"][svg] = f"figure_{drawn:02}.svg"
                 (out / chapter["files"][svg]).write_text(_alone(svg))
-    brief = [_brief(chapter["study"], chapter["parts"]) for chapter in chapters]
+    brief = [_brief(chapter["analysis"], chapter["parts"]) for chapter in chapters]
     (out / "summary.json").write_text(json.dumps(brief, indent=2) + "\n")
     for name, template in (("report.md", "report.md.txt"), ("report.html", "report.html")):
         text = environment.get_template(template).render(chapters=chapters)
@@ -101,12 +102,40 @@ def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) 
         yield out / name
 
 
-def _brief(study: Study, parts: Sequence[Section]) -> dict[str, Any]:
-    """Return what the README shows of a study: verdicts and results."""
-    shown = {"In short", "Results"}
-    chosen = [part for part in parts if part.title in shown]
-    tables = [vars(table) for part in chosen for table in part.tables]
-    return {"study": study.name, "title": study.title, "text": chosen[0].text, "tables": tables}
+def _brief(analysis: Analysis, parts: Sequence[Section]) -> dict[str, Any]:
+    """Return verdicts and results: as the README shows them, and as numbers for the ledger."""
+    study = analysis.study
+    short, results = (part for part in parts if part.title in ("In short", "Results"))
+    return {
+        "study": study.name,
+        "title": study.title,
+        "level": study.level,
+        "text": short.text,
+        "tables": [vars(table) for table in [*short.tables, *results.tables[:1]]],
+        "means": list(_means(analysis)),
+        "verdicts": [_verdict(line) for line in analysis.comparisons if line.difference.n],
+    }
+
+
+def _means(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    for group in analysis.groups:
+        for metric in analysis.study.tasks[group.task].metrics:
+            for variant in analysis.study.variants:
+                found = mean_and_spread(list(group.values(variant, metric).values()))
+                if found is not None:
+                    told = dict(zip(("mean", "spread", "n"), found, strict=True))
+                    yield {**_at(group), "metric": metric, "variant": variant, **told}
+
+
+def _verdict(line: Comparison) -> dict[str, Any]:
+    found = line.difference
+    told = {key: getattr(found, key) for key in ("mean", "interval", "p", "p_holm", "n", "verdict")}
+    pair = {"question": line.question, "variant": line.variant, "control": line.control}
+    return {**_at(line.group), "metric": line.metric, **pair, **told}
+
+
+def _at(group: Group) -> dict[str, str]:
+    return {"task": group.task, "world": group.world, "protocol": group.protocol}
 
 
 def _alone(svg: str) -> str:

@@ -111,8 +111,7 @@ class _Runner:
                 continue
             ready = all(states[need].word == FINISHED for need in cell.needs)
             if ready and running < self.jobs and self._has_room():
-                self._submit(cell)
-                running += 1
+                running += self._submit(cell)
         return running > 0
 
     def _given_up(self) -> set[str]:
@@ -123,12 +122,18 @@ class _Runner:
             and self.progress.states[cell.id].word not in (FINISHED, RUNNING)
         }
 
-    def _submit(self, cell: Cell) -> None:
-        content = (json.dumps(cell.as_json(), indent=2) + "\n").encode()
-        write_atomically(cell.path / "cell.json", content)
-        self.started[cell.id] = self.pool.submit(cell)
+    def _submit(self, cell: Cell) -> bool:
+        """Start a cell; one that cannot even be noted down must not end the others."""
         self.progress.tries[cell.id] += 1
+        content = (json.dumps(cell.as_json(), indent=2) + "\n").encode()
+        try:
+            write_atomically(cell.path / "cell.json", content)
+        except OSError as error:
+            self.progress.errors[cell.id] = f"{type(error).__name__}: {error}"
+            return False
+        self.started[cell.id] = self.pool.submit(cell)
         self.progress.states[cell.id] = State(RUNNING, "starts")
+        return True
 
     def _has_room(self) -> bool:
         free = shutil.disk_usage(self.folder).free

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import figures
-from .analysis import Analysis, Comparison, Group, mean_and_spread
+from .analysis import Analysis, Comparison, FlipLine, Group, mean_and_spread
 from .paper import PAPERS
 from .stats import ALPHA, UNDECIDED, fewest_seeds
 
@@ -60,30 +60,39 @@ def place_of(group: Group) -> str:
 
 def summary(analysis: Analysis) -> Section:
     """The verdicts, first."""
-    study = analysis.study
-    rows = [
-        [
-            line.question,
-            line.pair,
-            place_of(line.group),
-            title_of(line.metric),
-            number(line.difference.mean, line.metric, sign=True),
-            str(line.difference.n),
-            line.difference.verdict,
-        ]
-        for line in analysis.comparisons
-        if line.metric == study.tasks[line.group.task].metrics[0]
-    ]
     section = Section("In short")
-    if study.level == "mechanism":
+    if analysis.study.level == "mechanism":
         section.text.append(
             "Level: mechanism. These are small networks on composed pictures: they show how "
             "encodings work, and say nothing about the size of an effect on COCO or ADE20K."
         )
-    section.text += [flip_sentence(line) for line in analysis.flips if _main(analysis, line.dense)]
-    head = ["question", "difference", "task", "metric", "mean", "seeds", "verdict"]
-    section.tables.append(Table(head, rows))
+    lines = [line for line in analysis.comparisons if _main(analysis, line)]
+    asked = list(dict.fromkeys((line.question, line.pair) for line in lines))
+    rows: dict[int, dict[tuple[str, str], str]] = {}  # a name of a protocol may stand twice
+    places: dict[int, str] = {}
+    for line in lines:
+        found = line.difference
+        mean = number(found.mean, line.metric, sign=True)
+        told = f"{found.verdict} ({mean}, n = {found.n})" if found.n else NOTHING
+        key = id(line.group)
+        places[key] = f"{title_of(line.metric)}, {place_of(line.group)}"
+        rows.setdefault(key, {})[line.question, line.pair] = told
+    head = [f"{question}: {pair}" for question, pair in asked]
+    cells = [[places[key], *(row.get(at, NOTHING) for at in asked)] for key, row in rows.items()]
+    caption = "does the first of the two help or hurt? Verdict, mean difference, seeds"
+    section.tables.append(Table(["main metric", *head], cells, caption))
+    section.text += _flip_lines([line for line in analysis.flips if _main(analysis, line.dense)])
     return section
+
+
+def _flip_lines(lines: Sequence[FlipLine]) -> Iterator[str]:
+    decided = [line for line in lines if line.flip.statement != UNDECIDED]
+    yield from map(flip_sentence, decided)
+    if rest := len(lines) - len(decided):
+        yield (
+            f"The flip is undecided in {rest} of {len(lines)} combinations of question and dense "
+            "task; the section on the flip lists them."
+        )
 
 
 def _main(analysis: Analysis, line: Comparison) -> bool:
@@ -122,7 +131,7 @@ def rule(analysis: Analysis) -> Section:
             f"Comparisons per question, and the seeds that they need: {needed}. Questions are "
             "families of their own; reading many of them and many metrics, some of them mistaken "
             "ones are to be expected at 5 % each.",
-            "Numbers are compared only where protocol, precision and data are the same.",
+            "Numbers are compared only where protocol, precision, data and recipe are the same.",
         ],
     )
 
@@ -140,21 +149,32 @@ def results(analysis: Analysis) -> Section:
         Table(["measured here", *study.variants], rows, "mean ± standard deviation (seeds)")
     )
     if study.paper:
-        source, published = PAPERS[study.paper]
-        paper_rows = [
-            [
-                f"{column.title} ({column.protocol})",
-                *(number(column.values.get(variant)) for variant in study.variants),
-            ]
-            for column in published
-            if column.task in study.tasks
-        ]
-        section.tables.append(Table(["published", *study.variants], paper_rows, source))
+        section.tables.insert(0, _beside(analysis))
         section.text.append(
-            "The published numbers were measured under other protocols and stand here to show the "
-            "pattern that is asked about. They are not compared with ours."
+            "The first table has the paper's form and its numbers beside ours, each with its "
+            "protocol. They were measured under other protocols and stand here to show the pattern "
+            "that is asked about; they are not compared with ours."
         )
     return section
+
+
+def _beside(analysis: Analysis) -> Table:
+    """Variants by columns of the paper, our number and the published one of each."""
+    study = analysis.study
+    source, published = PAPERS[str(study.paper)]
+    head, columns = ["encoding"], []
+    for column in published:
+        groups = [group for group in analysis.groups if group.task == column.task]
+        if not groups:
+            continue
+        group = next((g for g in groups if column.prefer in g.protocol), groups[0])
+        printed = [number(column.values.get(variant)) for variant in study.variants]
+        head += [f"{title_of(column.metric)}: ours", f"{column.title}: paper"]
+        columns.append([*_means(study.variants, group, column.metric), group.protocol])
+        columns.append([*printed, column.protocol])
+    names = [*study.variants, "protocol"]
+    rows = [[name, *(column[at] for column in columns)] for at, name in enumerate(names)]
+    return Table(head, rows if columns else [], f"paper: {source}")
 
 
 def _means(variants: Sequence[str], group: Group, metric: str) -> list[str]:
@@ -177,15 +197,18 @@ def differences(analysis: Analysis) -> Iterator[Section]:
         if not lines:
             continue
         section = Section(f"Differences: {place_of(group)}")
+        metrics = analysis.study.tasks[group.task].metrics
+        lines.sort(key=lambda line: metrics.index(line.metric))
         rows = [_difference_row(line) for line in lines]
-        head = ["metric", "difference", "mean", "95 % interval", "seeds", "p", "p, Holm"]
-        head += ["could have shown", "verdict"]
-        section.tables.append(Table(head, rows))
+        head = ["metric", "difference", "verdict", "mean", "95 % interval", "seeds", "p", "p, Holm"]
+        section.tables.append(Table([*head, "could have shown"], rows))
         for metric in dict.fromkeys(line.metric for line in lines):
             there = [line for line in lines if line.metric == metric and line.difference.n]
             if there:
                 svg = figures.differences(there, title_of(metric), scale(metric))
-                section.figures.append((f"{title_of(metric)}: differences at equal seed", svg))
+                section.figures.append(
+                    (f"{title_of(metric)}: mean, 95 % interval, a tick per seed", svg)
+                )
         yield section
 
 
@@ -198,13 +221,13 @@ def _difference_row(line: Comparison) -> list[str]:
     return [
         title_of(metric),
         line.pair,
+        found.verdict if found.n else UNDECIDED,
         number(found.mean, metric, sign=True),
         interval,
         str(found.n),
         NOTHING if found.p is None else f"{found.p:.3f}",
         NOTHING if found.p_holm is None else f"{found.p_holm:.3f}",
         number(found.detectable, metric) if found.detectable is not None else "nothing",
-        found.verdict if found.n else UNDECIDED,
     ]
 
 
@@ -214,19 +237,17 @@ def flips(analysis: Analysis) -> Section | None:
         return None
     rows = [
         [
-            line.dense.question,
-            line.dense.pair,
-            number(line.base.difference.mean, line.base.metric, sign=True),
+            f"{line.dense.question}: {line.dense.pair}",
             f"{title_of(line.dense.metric)}, {place_of(line.dense.group)}",
+            line.flip.statement,
+            NOTHING if line.flip.probability is None else f"{line.flip.probability:.3f}",
+            number(line.base.difference.mean, line.base.metric, sign=True),
             number(line.dense.difference.mean, line.dense.metric, sign=True),
             str(line.flip.n),
-            NOTHING if line.flip.probability is None else f"{line.flip.probability:.3f}",
-            line.flip.statement,
         ]
         for line in analysis.flips
     ]
-    head = ["question", "difference", "classification", "dense metric", "dense", "seeds"]
-    head += ["P(signs differ)", "statement"]
+    head = ["difference", "dense metric", "statement", "P(signs differ)", "classification", "dense"]
     return Section(
         "The flip itself",
         [
@@ -234,5 +255,5 @@ def flips(analysis: Analysis) -> Section | None:
             "differences have opposite signs. With few seeds it is rough. A flip counts as shown "
             "only when both verdicts are decided and opposite."
         ],
-        [Table(head, rows)],
+        [Table([*head, "seeds"], rows)],
     )

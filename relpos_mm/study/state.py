@@ -60,7 +60,8 @@ def sealed(path: Path, cell_id: str) -> dict[str, Any] | None:
         content = json.loads((path / "result.json").read_text())
     except (OSError, ValueError):
         return None
-    return content if content.get("cell", {}).get("id") == cell_id else None
+    cell = content.get("cell") if isinstance(content, dict) else None
+    return content if isinstance(cell, dict) and cell.get("id") == cell_id else None
 
 
 def log_tail(path: Path, lines: int = 15) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from mmengine.config import Config
 
 from .cell import LAST, Cell, Step
-from .configs import another_split, as_text, evidence
+from .configs import another_split, as_text
 from .spec import Task
 
 
@@ -23,7 +23,7 @@ def steps_of(
     """Return the commands of a cell: transfer of the start, training, tests."""
     path, folder = task.config.format(variant=variant), cell.folder
     steps = []
-    train = {"randomness.seed": cell.seed, **options, **evidence(config, folder)}
+    train = {"randomness.seed": cell.seed, **options}
     if start is not None:
         weights = f"{folder}/start.pth"
         source = f"{LAST}{start.folder}"
@@ -54,4 +54,4 @@ def _tool(
     start = ["tools/launch.py", str(task.gpus), tool] if several else [f"tools/{tool}.py"]
     settings = [f"{key}={as_text(value)}" for key, value in options.items()]
     chosen = ["--cfg-options", *settings] if settings else []
-    return (*start, config, *more, "--work-dir", folder, *(flags or []), *chosen)
+    return (*start, config, *more, "--work-dir", folder, "--evidence", *(flags or []), *chosen)

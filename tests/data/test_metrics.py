@@ -1,7 +1,5 @@
 """ClassGroups against counts done by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -40,19 +38,6 @@ def test_absent_groups_are_nan_and_unknown_names_refused() -> None:
     assert all(np.isnan(value) for value in found.values())
     with pytest.raises(ValueError, match=r"\['q'\] are no classes"):
         evaluate(ClassGroups(miou={"things": ["q"]}, choice={}), [[0]], [[0]])
-
-
-def test_counts_of_each_picture_are_kept(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "counts.npz"
-    metric = ClassGroups(miou={}, choice={}, counts_file=str(file))
-    evaluate(metric, [[0, 1, 1], [2, 255, 2]], [[0, 1, 2], [2, 0, 3]])
-    with np.load(file) as kept:
-        assert list(kept["classes"]) == ["ground", "b", "d", "o"]
-        assert kept["counts"].shape == (2, 4, 4)
-        assert kept["counts"].sum((1, 2)).tolist() == [3, 2]  # 255 does not count
-        assert kept["counts"][0, 1].tolist() == [0, 1, 1, 0]
-        assert kept["counts"][1, 2].tolist() == [0, 0, 1, 1]
-    assert [path.name for path in file.parent.iterdir()] == ["counts.npz"]
 
 
 def test_libraries_find_it_by_name() -> None:

@@ -6,7 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from .toys import toy_runner
+from relpos_mm.engine.measuring import macs_fact
+
+from .toys import log_of, toy_runner
 
 HOOKS = [{"type": "StartReportHook"}, {"type": "ResultHook"}]
 
@@ -37,3 +39,21 @@ def test_a_test_measures_no_training(tmp_path: Path) -> None:
     assert found["precision"] == {"training": None, "evaluation": "float32"}
     assert found["cost"]["train_pictures_per_s"] is None
     assert found["cost"]["train_data_share_pct"] is None
+
+
+def test_the_share_of_multiply_adds_is_counted(tmp_path: Path) -> None:
+    swin = {"type": "RelPosSwin", "position": [{"type": "ShawRelative", "clip": 3}]}
+    cfg = {"task": "segmentation", "protocol": {"scales": [[48, 32]]}, "model": swin}
+    found = macs_fact(toy_runner(tmp_path, cfg=cfg))
+    assert found["gmac_picture"] == [48, 48]  # no larger than the protocol's
+    assert 0 < found["gmac_position"] < found["gmac"]
+    assert found["gmac_position_pct"] == 100 * found["gmac_position"] / found["gmac"]
+
+
+def test_a_training_does_not_fail_for_what_cannot_be_counted(tmp_path: Path) -> None:
+    runner = toy_runner(tmp_path, custom_hooks=HOOKS, cfg={"model": {"type": "NoSuchModel"}})
+    runner.train()
+    cost = json.loads((tmp_path / "result.json").read_text())["cost"]
+    assert cost["params"] > 0
+    assert "gmac" not in cost
+    assert "multiply-adds were not counted" in log_of(runner)

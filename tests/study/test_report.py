@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,14 +42,20 @@ def test_a_flip_in_the_data_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
     whole_study(study)
     text = report(study, tmp_path / "out")
     assert "mechanism" in text
-    assert "helps" in row_of(text, "absolute alone", "top-1", "absonly - noenc")
-    assert "hurts" in row_of(text, "absolute alone", "box AP", "absonly - noenc")
-    assert "undecided" in row_of(text, "absolute on top", "top-1")
+    assert "absolute alone: absonly - noenc | absolute on top: absrel - relonly" in text
+    row = "| top-1 %, classification (toy-val) | helps (+4.02, n = 6) | undecided ("
+    assert row in row_of(text, "| top-1 %, classification", "helps")
+    assert "| hurts (" in row_of(text, "| box AP, detection", "hurts")
+    assert "hurts" in row_of(text, "| box AP | absonly - noenc |")
     assert "flip shown; the signs of the mean differences differ in 100%" in text
+    assert "undecided in 1 of 2 combinations" in text
     assert "Six seeds are the fewest" in text
-    assert "| 80.22 ± 0.15 (6) | 84.23 ± " in row_of(text, "top-1 %, classification")
+    assert "| 80.22 ± 0.15 (6) | 84.23 ± " in row_of(text, "top-1 %, classification", "(6)")
     assert "not compared with ours" in text
-    assert "| ImageNet top-1 (ImageNet-1k val, 224 px, single crop) | 80.10 | 80.50 |" in text
+    row = row_of(text, "| absonly | 84.23 ± ")  # the paper's form, its number beside ours
+    assert re.fullmatch(r"\| absonly \| 84.23 .* \(6\) \| 80.50 \| 37.* \| 49.00 \| .* \|", row)
+    row = row_of(text, "| protocol | toy-val | ImageNet-1k val, 224 px, single crop | toy-val |")
+    assert "3x, single scale" in row
     assert "| n/a | n/a | n/a | n/a |" in row_of(text, "box AP l")  # never 0
     assert "1.5" in row_of(text, "classification (toy-val)", "noenc", "1,000")  # 90 s of all starts
 
@@ -76,7 +83,36 @@ def test_tests_under_other_protocols_are_groups_of_their_own(
     write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.4}, tests={"s": shifted})
     found = analyse(study, collect([study], toy_cells(study)))
     assert {group.protocol for group in found.groups} == {"toy-val", "toy-shift"}
-    assert "20.00 (1)" in row_of(report(study, tmp_path / "out"), "| box AP, detection (toy-shift)")
+    text = report(study, tmp_path / "out")
+    assert "20.00 (1)" in row_of(text, "| box AP, detection (toy-shift) | 20")
+
+
+def test_other_recipes_are_not_compared_and_places_are_no_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+
+    def config(epochs: int, root: str, position: list[str]) -> dict[str, Any]:
+        loader = {"dataset": {"data_root": root}, "num_workers": len(root)}
+        model = {"backbone": {"position": position}}
+        return {
+            "config_content": {
+                "model": model,
+                "train_cfg": {"max_epochs": epochs},
+                "train_dataloader": loader,
+                "load_from": root,
+            }
+        }
+
+    place = ("classification", "noenc", 1, {"top1_pct": 80.0})
+    write_result(study.folder, *place, **config(12, "data/x/", []))
+    place = ("classification", "absonly", 1, {"top1_pct": 81.0})
+    write_result(tmp_path / "copied", *place, **config(12, "/elsewhere/x/", ["a"]))
+    place = ("classification", "absrel", 1, {"top1_pct": 82.0})
+    write_result(tmp_path / "copied", *place, **config(36, "data/x/", ["b"]))
+    found = analyse(study, collect([study], toy_cells(study), [tmp_path / "copied"]))
+    assert [sorted(group.records) for group in found.groups] == [["absonly", "noenc"], ["absrel"]]
+    assert any("data or recipe" in note for note in found.notes)
 
 
 def test_copied_files_join_and_repeats_are_named(
@@ -89,6 +125,10 @@ def test_copied_files_join_and_repeats_are_named(
     write_result(copied, "classification", "noenc", 1, {"top1_pct": 99.0})
     write_result(copied, "poetry", "noenc", 1, {"top1_pct": 1.0}, study=None)
     (copied / "broken.json").write_text("{")
+    (copied / "run" / "vis_data").mkdir(parents=True)
+    others = ["summary.json", "evidence-val.bbox.json", "20261130_005025.json"]
+    for other in [*others, "run/vis_data/scalars.json"]:
+        (copied / other).write_text("[{}]\n[")
     found = collect([study], toy_cells(study), [copied])
     assert {(r.variant, r.metrics["top1_pct"]) for r in found.records} == {
         ("noenc", 80.0),
@@ -98,6 +138,7 @@ def test_copied_files_join_and_repeats_are_named(
     assert "left out, the same cell" in told
     assert "names no task, variant and seed" in told
     assert "broken.json: cannot be read" in told
+    assert len(found.notes) == 3
     (line,) = [c for c in analyse(study, found).comparisons if c.difference.n]
     assert (line.difference.mean, line.difference.verdict) == (1.0, "undecided")
     with pytest.raises(UserError, match="does not exist"):
@@ -116,7 +157,8 @@ def test_unbalanced_seeds_nan_and_missing_metrics(
     text = report(study, tmp_path / "out")
     assert "unbalanced seeds in detection, toy-val: noenc 3, absonly 3, absrel 0" in text
     assert "| 40.00 ± 0.00 (3) | 50.00 (1) | n/a | n/a |" in text
-    assert "| 1 | undecided |" in row_of(text, "absolute alone", "box AP")
+    assert "| undecided (+10.00, n = 1) |" in row_of(text, "| box AP, detection", "undecided")
+    assert "no box_ap in detection, toy-val: absonly, seeds [1, 2]" in text
 
 
 def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
@@ -133,7 +175,7 @@ def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
     (failed / "attempts.jsonl").write_text('{"step": "train", "began": 1, "code": 1}\n')
     (failed / "log.txt").write_text("CUDA out of memory\n")
     text = report(study, tmp_path / "out")
-    assert "| 80.00 (1) | n/a |" in row_of(text, "| top-1 %, classification")
+    assert "| 80.00 (1) | n/a |" in row_of(text, "| top-1 %, classification", "(1)")
     assert "| failed | train | CUDA out of memory |" in row_of(text, "classification-absonly-s1")
     assert "| waiting | train |" in row_of(text, "detection-relonly-s1")
     assert "| half-done | train |" in row_of(text, "detection-noenc-s1")

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.saving import write_atomically
 from relpos_mm.study.cell_run import HELD_ELSEWHERE, LOCK, run_cell
 from relpos_mm.study.lock import held, is_held
 from relpos_mm.study.runner import TRIES, Progress, run_cells, unfinished
-from relpos_mm.study.state import FAILED, FINISHED, HALF_DONE, RUNNING, log_tail, state_of
+from relpos_mm.study.state import FAILED, FINISHED, HALF_DONE, RUNNING, log_tail, sealed, state_of
 
 from .stubs import ForkPool, ThreadPool, calls, fork, stub_cells, until
 
@@ -162,10 +163,31 @@ def test_a_full_disk_stops_the_runner_before_it_starts_anything(
     assert unfinished(run(cells, tmp_path)) == []
 
 
+def test_a_cell_that_cannot_be_noted_down_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, content: bytes) -> None:
+        if path.parent.name == "cls-one":
+            raise OSError(28, "No space left on device")
+        write_atomically(path, content)
+
+    monkeypatch.setattr("relpos_mm.study.runner.write_atomically", write)
+    cells = stub_cells(tmp_path)
+    progress = run(cells, tmp_path)
+    assert "No space left" in progress.errors["cls-one"]
+    assert progress.states["dense-two"].word == FINISHED
+    assert calls(cells[0]) == calls(cells[2]) == []
+    monkeypatch.undo()
+    assert unfinished(run(cells, tmp_path)) == []
+    assert calls(cells[2]) == BOTH
+
+
 def test_a_cut_note_and_a_foreign_result_do_not_count(tmp_path: Path) -> None:
     cell = stub_cells(tmp_path)[0]
     (cell.path / "attempts.jsonl").write_text('{"step": "train", "beg')
-    (cell.path / "result.json").write_text('{"cell": {"id": "another"}}')
+    for foreign in ("[1]", '{"cell": "x"}', '{"cell": {"id": "another"}}'):
+        (cell.path / "result.json").write_text(foreign)
+        assert sealed(cell.path, cell.id) is None
     assert state_of(cell).word == "waiting"
     run([cell], tmp_path)
     assert state_of(cell).word == FINISHED

@@ -66,11 +66,14 @@ def test_study_runs_once_and_reports(tmp_path: Path) -> None:
         assert result["cost"]["train_pictures_per_s"] > 0
         assert result["cost"]["peak_memory_mib"] > 0
         assert result["precision"] == {"training": "float32", "evaluation": "float32"}
+        assert 0 == result["cost"]["gmac_position_pct"] < result["cost"]["gmac"]  # tables only add
     share = classifiers["absrel"]["cost"]["params_position_pct"]
     assert 0 == classifiers["noenc"]["cost"]["params_position_pct"] < share < 100
-    assert (cells[3].path / "counts.npz").is_file()
+    assert (cells[1].path / "evidence-bdpq-val.npz").is_file()
+    assert (cells[3].path / "evidence-bdpq-val-single-scale.npz").is_file()
     page = (small.folder / "report.html").read_text()
     assert "undecided" in page
+    assert "label maps" in page
     before = [(cell.path / "log.txt").stat().st_mtime_ns for cell in cells]
     again = study("run", str(file), "--no-report")
     assert again.returncode == 0
