@@ -1,4 +1,4 @@
-"""The measured numbers of the README, kept as records of runs and rendered from them alone."""
+"""Measured numbers of README and docs, kept as records of runs and rendered from them alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from typing import Any
 from relpos_mm.engine.errors import UserError
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+# The page that shows a demo's record; studies stand in the README.
+PAGES: Mapping[str, Sequence[str]] = {
+    "README.md": ("detection", "segmentation"),
+    "docs/detr.md": ("detr",),
+}
 # What a reader needs to judge a number or to measure it again.
 _KEPT = (
     "task",
@@ -57,7 +62,7 @@ def record_demo(runs: Mapping[str, Path], task: str, out_dir: str | Path) -> Pat
 
 
 def render_results(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the README's table of the demo's results: ``{task: {run: result}}`` as Markdown."""
+    """Return a table of the demos' results: ``{task: {run: result}}`` as Markdown."""
     lines = [
         "Generated from `docs/results/` by `python tools/update_readme.py`. These numbers say that",
         "the machinery works on the embedded pictures; they say nothing about COCO.",
@@ -111,23 +116,32 @@ def load_studies(folder: str | Path) -> list[dict[str, Any]]:
     return [brief for file in files for brief in json.loads(file.read_text())]
 
 
-def update_readme(
-    readme: str,
+def update_results(
+    page: str,
+    text: str,
     records: Mapping[str, Mapping[str, Any]],
     studies: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the README's text with the block between the markers rendered anew.
+    """Return the text of a page with the block between its markers rendered anew.
+
+    Args:
+        page: Key of :data:`PAGES`, which says what the page shows of ``records``.
+        text: What the page says now.
+        records: ``{task: {run: result}}``.
+        studies: Summaries to show below the table.
 
     Raises:
-        UserError: There is no record, or the markers are missing.
+        UserError: There is no record for this page, or the markers are missing.
     """
-    if not records:
-        raise UserError("there is no record; make one: python tools/demo.py --record docs/results")
-    before, begin, rest = readme.partition(BEGIN)
+    shown = {task: records[task] for task in PAGES[page] if task in records}
+    if not shown:
+        command = f"python tools/demo.py --task {PAGES[page][0]} --record docs/results"
+        raise UserError(f"{page}: there is no record; make one: {command}")
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise UserError(f"README.md: the markers {BEGIN} and {END} are missing; put them back")
-    blocks = "\n\n".join([render_results(records), *map(render_study, studies)])
+        raise UserError(f"{page}: the markers {BEGIN} and {END} are missing; put them back")
+    blocks = "\n\n".join([render_results(shown), *map(render_study, studies)])
     return f"{before}{begin}\n{blocks}\n{end}{after}"
 
 

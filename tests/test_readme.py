@@ -1,4 +1,4 @@
-"""The README shows recorded results, and nothing but them."""
+"""README and docs show recorded results, and nothing but them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from relpos_mm.engine.errors import UserError
 from relpos_mm.pictures import contact_sheet
 from relpos_mm.readme import (
+    PAGES,
     load_records,
     load_studies,
     record_demo,
     render_results,
-    update_readme,
+    update_results,
 )
 
 RESULT = {
@@ -33,12 +34,18 @@ RESULT = {
 }
 
 
-def test_readme_equals_its_records(repo_root: Path) -> None:
-    readme = (repo_root / "README.md").read_text()
-    records, studies = (repo_root / "docs" / name for name in ("results", "studies"))
-    assert update_readme(readme, load_records(records), load_studies(studies)) == readme, (
+@pytest.mark.parametrize("page", PAGES)
+def test_page_equals_its_records(repo_root: Path, page: str) -> None:
+    text, records = (repo_root / page).read_text(), load_records(repo_root / "docs" / "results")
+    studies = load_studies(repo_root / "docs" / "studies") if page == "README.md" else []
+    assert update_results(page, text, records, studies) == text, (
         "run: python tools/update_readme.py"
     )
+
+
+def test_every_record_stands_on_one_page(repo_root: Path) -> None:
+    shown = [task for tasks in PAGES.values() for task in tasks]
+    assert sorted(shown) == sorted(load_records(repo_root / "docs" / "results"))
 
 
 def test_record_keeps_the_numbers_and_no_path_of_the_machine(tmp_path: Path) -> None:
@@ -67,7 +74,7 @@ def test_studies_stand_below_the_demos_table() -> None:
     table = {"head": ["pair", "verdict"], "rows": [["a - b", "undecided"]], "caption": "why"}
     brief = {"study": "s", "title": "A study", "text": ["Level: mechanism."], "tables": [table]}
     old = "x <!-- results:begin --> <!-- results:end --> y"
-    new = update_readme(old, {"detection": {"cascade": RESULT}}, [brief])
+    new = update_results("README.md", old, {"detection": {"cascade": RESULT}}, [brief])
     block = (
         "| pair | verdict |\n| --- | --- |\n| a - b | undecided |\n\nwhy.\n<!-- results:end --> y"
     )
@@ -75,14 +82,16 @@ def test_studies_stand_below_the_demos_table() -> None:
     assert "**A study**\n\nLevel: mechanism." in new
 
 
-def test_readme_without_markers_is_refused() -> None:
-    with pytest.raises(UserError, match="markers"):
-        update_readme("# no markers", {"detection": {"cascade": RESULT}})
+def test_page_without_markers_is_refused() -> None:
+    with pytest.raises(UserError, match=r"docs/detr\.md: the markers"):
+        update_results("docs/detr.md", "# no markers", {"detr": {"detr": RESULT}})
 
 
 def test_no_record_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no record; make one: python tools/demo\.py"):
-        update_readme("", load_records(tmp_path))
+    with pytest.raises(UserError, match=r"README\.md: there is no record; .*demo\.py --task detec"):
+        update_results("README.md", "", load_records(tmp_path))
+    with pytest.raises(UserError, match=r"docs/detr\.md: there is no record; .*--task detr "):
+        update_results("docs/detr.md", "", {"detection": {"cascade": RESULT}})
 
 
 def test_contact_sheet_lays_pictures_out_in_rows(tmp_path: Path) -> None:
