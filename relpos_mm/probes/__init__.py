@@ -4,6 +4,6 @@ Each probe is one file with one class, registered in :data:`relpos_mm.probes.pro
 import below makes it known to ``tools/probe.py`` and to the report of a study.
 """
 
-from . import ablate, padding, size, translation
+from . import ablate, expressivity, padding, proxy, readout, size, translation
 
-__all__ = ["ablate", "padding", "size", "translation"]
+__all__ = ["ablate", "expressivity", "padding", "proxy", "readout", "size", "translation"]

@@ -11,6 +11,7 @@ _REAL = "tests/test_real_configs.py runs the config on a small tree of its layou
 NOT_RUN = {
     "make demo": "ten minutes; its steps run one by one, and tests/test_demo.py runs it shortened",
     "make test": "it is what runs this test",
+    "python tools/probe.py proxy --doc docs": "minutes; the line above it runs one cell",
     "python tools/study.py run sign_flip_mini": "hours; tests/study/test_smoke.py runs a small one",
 }
 # Commands with these words need what neither CI nor a reader's laptop has.

@@ -111,7 +111,7 @@ def test_the_documents_commands_run(in_workspace: Workspace, repo_root: Path) ->
     """Each command of docs/probes.md, on fewer pictures and on random weights of its config."""
     lines = (repo_root / "docs" / "probes.md").read_text().replace("\\\n", " ").splitlines()
     commands = [line.split("#")[0].split()[2:] for line in lines if "tools/probe.py " in line]
-    own = {"padding", "translation", "size", "ablate"}
+    own = {"padding", "translation", "size", "readout", "expressivity", "ablate"}
     commands = [command for command in commands if command and command[0] in own]
     assert {command[0] for command in commands} == own
     for name, *rest in commands:
@@ -121,8 +121,8 @@ def test_the_documents_commands_run(in_workspace: Workspace, repo_root: Path) ->
             if word.endswith(".pth"):
                 Path(word).parent.mkdir(parents=True, exist_ok=True)
                 random_checkpoint(config, word)
-        few = ["--pictures", "1"]
-        few += {"translation": ["--margin", "0", "--step", "32"]}.get(name, [])
+        few = ["--pictures", "1", *(["--margin", "0", "--step", "32"] * (name == "translation"))]
+        few = {"readout": ["--pictures", "9"], "expressivity": ["--forms", "rank 1"]}.get(name, few)
         main([name, *rest, *few])
     written = {path.name.split("_")[1] for path in Path("work_dirs").rglob("probe_*.json")}
     assert written == own
