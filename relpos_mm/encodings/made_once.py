@@ -17,8 +17,7 @@ def made_once(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Cache what a function builds, for the last ``maxsize`` sets of arguments.
 
     The result must depend on nothing but the arguments. They are the key, so a device belongs among
-    them. Under ``torch.compile`` the result is a constant of the graph, so there the arguments must
-    be constants too: a window has one size.
+    them. Under ``torch.compile`` what the function does is part of the graph instead.
 
     Raises:
         RuntimeError: The first call for these arguments comes from ``torch.export``, whose tensors
@@ -38,14 +37,11 @@ def made_once(maxsize: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
             with torch.inference_mode(False):
                 return build(*args, **kwargs)
 
-        @torch.compiler.assume_constant_result
-        def constant(*args: P.args, **kwargs: P.kwargs) -> T:
-            return cached(*args, **kwargs)  # type: ignore[arg-type]  # hashable, that is all
-
         @wraps(build)
         def lookup(*args: P.args, **kwargs: P.kwargs) -> T:
-            made = constant if torch.compiler.is_dynamo_compiling() else cached
-            return made(*args, **kwargs)  # type: ignore[arg-type]  # hashable, that is all
+            if torch.compiler.is_dynamo_compiling():
+                return build(*args, **kwargs)
+            return cached(*args, **kwargs)  # type: ignore[arg-type]  # hashable, that is all
 
         lookup.cache_clear, lookup.cache_info = cached.cache_clear, cached.cache_info  # type: ignore
         return lookup

@@ -57,6 +57,11 @@ def axis_set(
     num_queries: int, num_keys: int, step: float, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     """Distinct offsets along one axis ``(P,)`` in rising order and their index ``(nq, nk)``."""
+    if num_queries == num_keys:  # without a search, whose result has no shape known before
+        tokens = torch.arange(num_keys, device=device)
+        every = torch.arange(1 - num_keys, num_keys, dtype=torch.float64, device=device)
+        index = tokens[:, None] - tokens[None, :] + num_keys - 1
+        return every.mul(step).round(decimals=6).float(), index
     queries = torch.arange(num_queries, dtype=torch.float64, device=device)
     keys = torch.arange(num_keys, dtype=torch.float64, device=device)
     offsets = queries[:, None] * (num_keys / num_queries) - keys[None, :]
