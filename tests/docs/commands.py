@@ -10,6 +10,7 @@ _REAL = "tests/test_real_configs.py runs the config on a small tree of its layou
 # Command -> why no test runs it. Everything else in a ```bash block is run as it stands.
 NOT_RUN = {
     "make demo": "ten minutes; its steps run one by one, and tests/test_demo.py runs it shortened",
+    "python tools/gpu_check.py": "needs CUDA; tests/tools/test_gpu_check.py runs it on a CPU",
     "make test": "it is what runs this test",
     "python tools/probe.py proxy --doc docs": "minutes; the line above it runs one cell",
     "python tools/study.py run sign_flip_mini": "hours; tests/study/test_smoke.py runs a small one",
