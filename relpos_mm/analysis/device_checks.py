@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from relpos_mm.encodings import Grid
 from relpos_mm.models import RelPosSwin, attend
+from relpos_mm.models.forms import Impl
 from relpos_mm.transfer import convert
 
 from .agreement import largest_error, require_agreement
@@ -52,11 +53,12 @@ def forms(device: torch.device, dtype: torch.dtype, name: str, images: int = 2) 
     mask = torch.rand(windows, 1, grid.num_queries, grid.num_keys) > 0.3
     mask = (mask | torch.eye(grid.num_queries, dtype=torch.bool)).to(device)
 
-    def run(impl: str, kind: torch.dtype, grads: bool = True) -> list[Tensor]:
+    def run(impl: Impl, kind: torch.dtype, grads: bool = True) -> list[Tensor]:
         encodings = [encoding.to(device, kind) for encoding in made]
         leaves = [t.to(kind).requires_grad_(grads) for t in tokens]
         with torch.set_grad_enabled(grads):
-            out = attend(*leaves, encodings, grid, mask=mask, impl=impl)  # type: ignore[misc]
+            q, k, v = leaves
+            out = attend(q, k, v, encodings, grid, mask=mask, impl=impl)
         if not grads:
             return [out]
         wanted = [*leaves, *(p for encoding in encodings for p in encoding.parameters())]
@@ -64,22 +66,21 @@ def forms(device: torch.device, dtype: torch.dtype, name: str, images: int = 2) 
         return [out.detach(), *torch.autograd.grad((out * weight).sum(), wanted)]
 
     exact = run("eager", torch.float64)
+    cuda = device.type == "cuda"
+    asked: list[tuple[str, Impl]] = [("eager", "eager"), ("fused", "fused")]
+    asked += [("memory_efficient", "fused")] if cuda else []
+    asked += [("flex", "flex")] if name in FLEX_KINDS else []
     facts: Facts = {}
-    for impl in ("eager", "fused", "memory_efficient", "flex"):
-        if impl == "memory_efficient" and device.type != "cuda":
-            continue
-        if impl == "flex" and name not in FLEX_KINDS:
-            continue
-        grads = impl != "flex" or device.type == "cuda"
-        kernel = sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if "_" in impl else nullcontext()
+    for label, impl in asked:
+        by_name = label == "memory_efficient"
         try:
-            with kernel:
-                found = run("fused" if "_" in impl else impl, dtype, grads)
+            with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION) if by_name else nullcontext():
+                found = run(impl, dtype, grads=cuda or impl != "flex")
         except ValueError as refusal:
-            facts[impl] = str(refusal)
+            facts[label] = str(refusal)
             continue
         error = largest_error(found, exact[: len(found)])
-        facts[impl] = require_agreement(f"{impl} with {name} in {dtype}", error, dtype)
+        facts[label] = require_agreement(f"{label} with {name} in {dtype}", error, dtype)
     return facts
 
 
@@ -143,7 +144,7 @@ def compiled(device: torch.device, dtype: torch.dtype, size: str, rounds: int, t
     x = torch.randn(batch, 3, height, width, generator=torch.Generator().manual_seed(0)).to(device)
     arch = {"embed_dims": 24, "depths": (1,), "num_heads": (1,), "out_indices": (0,)}
     torch.manual_seed(0)
-    model = RelPosSwin(**(arch if tiny else SWIN_T)).to(device).eval()  # type: ignore[arg-type]
+    model = RelPosSwin(**(arch if tiny else SWIN_T)).to(device).eval()
     faster = torch.compile(model, backend="eager" if tiny else "inductor", dynamic=False)
 
     def run(what: Callable[[Tensor], Any]) -> list[Tensor]:

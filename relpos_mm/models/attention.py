@@ -207,6 +207,7 @@ def _position_logits(
             a, b = (F.pad(factor, (0, 0, prefix, 0)) for factor in term)
             factors.append((a, b))
         elif term is not None:
+            term = _four_axes(term)
             term = F.pad(term, (prefix, 0, prefix, 0)) if prefix else term
             dense = term if dense is None else dense + term
     return factors, lookups, dense
@@ -230,7 +231,7 @@ def _combined_mask(
 ) -> Tensor | None:
     """One mask ``(1|W|B, 1|h, 1|Nq, 1|Nk)``: bool with True = may attend, or additive."""
     if mask is not None:
-        mask = mask.view((1,) * (4 - mask.ndim) + tuple(mask.shape))
+        mask = _four_axes(mask)
         if batch % mask.shape[0]:
             raise ValueError(f"attend: {mask.shape[0]} masks for a batch of {batch}")
     if key_padding_mask is None:
@@ -261,6 +262,11 @@ def _masked(bias: Tensor | None, mask: Tensor | None, dtype: torch.dtype) -> Ten
     if bias is None:
         bias = torch.zeros((), dtype=dtype, device=mask.device)
     return torch.where(mask, bias.to(dtype), lowest)
+
+
+def _four_axes(tensor: Tensor) -> Tensor:
+    """A tensor that broadcasts to ``(B, h, Nq, Nk)`` with the axes that it leaves out."""
+    return tensor[(None,) * (4 - tensor.ndim)]
 
 
 def _per_entry(tensor: Tensor, batch: int) -> Tensor:

@@ -184,6 +184,28 @@ def test_masks_of_every_form_hide_the_same(impl: str) -> None:
         attend(q, k, v, encodings, grid, mask=torch.ones(4, 1, 12, 12, dtype=torch.bool))
 
 
+class Plain(PositionEncoding):
+    """The bias of another encoding with as few axes as broadcasting needs."""
+
+    slug = "toy"
+
+    def bias(self, q: Tensor, k: Tensor, grid: Grid, scale: float) -> Tensor:
+        return relative().bias(q, k, grid, scale)[0].detach()
+
+
+@pytest.mark.parametrize("impl", ["eager", "fused"])
+def test_a_bias_without_a_batch_axis_is_one_for_all_windows(impl: str) -> None:
+    grid = Grid((3, 4))
+    mask = (torch.rand(3, 1, 12, 12) > 0.4) | torch.eye(12, dtype=torch.bool)
+    q, k, v = inputs(grid, batch=6)
+    torch.manual_seed(1)
+    bias = relative().bias(q, k, grid, 1.0)
+    hidden = torch.zeros(6, 1, 12, 12).double().masked_fill(~mask.repeat(2, 1, 1, 1), -torch.inf)
+    torch.manual_seed(1)
+    out = attend(q, k, v, [Plain()], grid, mask=mask, impl=impl)
+    torch.testing.assert_close(out, plain(q, k, v, bias + hidden))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("impl", ["eager", "fused"])
 @pytest.mark.parametrize("additive", [False, True])
