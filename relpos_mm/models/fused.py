@@ -28,9 +28,10 @@ def fused_is_better(q: Tensor) -> bool:
     """
     if q.is_cuda:
         return q.dtype != torch.float64 and q.shape[0] <= _MAX_BATCH
-    plain = torch.get_float32_matmul_precision() == "highest" and not torch.compiler.is_compiling()
-    plain = plain and not torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
-    return plain and q.dtype == torch.float32 and q.shape[2] < _MAX_TOKENS
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or q.dtype != torch.float32:
+        return False
+    plain = torch.get_float32_matmul_precision() == "highest"
+    return plain and not torch.is_autocast_enabled("cpu") and q.shape[2] < _MAX_TOKENS
 
 
 def with_factors(

@@ -33,8 +33,9 @@ def from_windows(windows: Tensor, plan: WindowPlan) -> Tensor:
 
 
 def _plain(x: Tensor) -> bool:
-    """Whether no backward pass of our own is needed; a trace could not hold it."""
-    return not (torch.is_grad_enabled() and x.requires_grad) or torch.jit.is_tracing()
+    """Whether no backward pass of our own is needed; a trace or a compiler could not hold it."""
+    traced = torch.jit.is_tracing() or torch.compiler.is_compiling()
+    return traced or not (torch.is_grad_enabled() and x.requires_grad)
 
 
 def _to_windows(tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tensor:

@@ -89,6 +89,7 @@ class WindowPlan:
         padding: The slots without a token.
         mask: ``(windows, 1, N, N)`` bool, True = may attend; ``None`` when all may.
         num_windows: Windows per image.
+        padded: Whether any slot is padding.
     """
 
     cut: Cut
@@ -97,11 +98,7 @@ class WindowPlan:
     padding: Tensor
     mask: Tensor | None
     num_windows: int
-
-    @property
-    def padded(self) -> bool:
-        """Whether any slot is padding."""
-        return len(self.padding) > 0
+    padded: bool
 
 
 @made_once(maxsize=64)
@@ -127,6 +124,7 @@ def window_plan(
             padding=slots[num_tokens:].to(device),
             mask=None if mask is None else mask[:, None].to(device),
             num_windows=index.shape[0],
+            padded=index.numel() > num_tokens,
         )
 
 
