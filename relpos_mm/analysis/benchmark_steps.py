@@ -32,24 +32,26 @@ STEPS = ("inference", "training")
 
 
 class Work:
-    """Training steps and evaluations of a config on one batch of its training data.
+    """Training steps and evaluations of a config, each on the first batch of its data.
 
     Args:
         config: Path below ``configs/``, without ``.py``.
         batch_size: Pictures; the config's own number by default.
 
     Raises:
-        relpos_mm.data.MissingData: The config's training data are missing.
+        relpos_mm.data.MissingData: The config's data are missing.
     """
 
     def __init__(self, config: str, batch_size: int | None = None) -> None:
         cfg = load_config(str(CONFIGS / f"{config}.py"))
-        require_data(cfg, ("train",))
+        require_data(cfg, ("train", "val"))
         init_default_scope(cfg.default_scope)
-        loader = cfg.train_dataloader
-        dataset = DATASETS.build(loader.dataset)
         seed_all(0)
-        self.batch = pseudo_collate([dataset[i] for i in range(batch_size or loader.batch_size)])
+        # An evaluation reads pictures in its own way: a detector's sizes go back to the original.
+        self.batches = [
+            _first_batch(loader, batch_size)
+            for loader in (cfg.train_dataloader, cfg.val_dataloader)
+        ]
         if preprocessor := cfg.get("data_preprocessor"):
             cfg.model.setdefault("data_preprocessor", preprocessor)
         self.model: BaseModel = MODELS.build(cfg.model)
@@ -60,14 +62,19 @@ class Work:
         """Do one training step and return its losses."""
         seed_all(0)  # drop path and sampled proposals of both sides alike
         self.model.train()
-        losses = self.model.train_step(copy.deepcopy(self.batch), self.wrapper)
+        losses = self.model.train_step(copy.deepcopy(self.batches[0]), self.wrapper)
         return [torch.as_tensor(value).detach() for value in losses.values()]
 
     def inference(self) -> list[Any]:
         """Predict on the batch."""
         self.model.eval()
         with torch.no_grad():
-            return self.model.test_step(copy.deepcopy(self.batch))
+            return self.model.test_step(copy.deepcopy(self.batches[1]))
+
+
+def _first_batch(loader: Any, size: int | None) -> Any:
+    dataset = DATASETS.build(loader.dataset)
+    return pseudo_collate([dataset[i] for i in range(size or loader.batch_size)])
 
 
 def on_route(onednn: bool, run: Any) -> Any:
