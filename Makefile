@@ -46,8 +46,9 @@ test: setup ## unit tests, then the short trainings
 nightly: setup ## full-size models on the CPU: long
 	$(PYTEST) -n $(JOBS) -m nightly --timeout 10800
 
-bench: setup ## encodings against none, RelPosSwin against other libraries: half an hour
-	$(ONE_THREAD) $(VENV_PYTHON) tools/benchmark.py --out work_dirs/benchmark.json
+bench: setup ## RelPosSwin against other libraries, encodings against none: half an hour
+	$(ONE_THREAD) $(VENV_PYTHON) tools/benchmark.py --out work_dirs/benchmark.json \
+	  --plot work_dirs/benchmark.svg
 
 lint: setup ## style, spelling, types
 	$(VENV_PYTHON) -m ruff check .

@@ -1,4 +1,4 @@
-"""Measure encodings against no encoding, and RelPosSwin against other libraries' Swin, in turn."""
+"""Measure RelPosSwin against other libraries' Swin, and every encoding against none, in turn."""
 
 from __future__ import annotations
 
@@ -6,91 +6,141 @@ import argparse
 import json
 import os
 import sys
+import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # One thread unless asked otherwise, decided before torch starts its own.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The profiler, which counts memory, announces each start and stop.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 import torch
+from mmengine.logging import MMLogger
 
 import relpos_mm  # noqa: F401  registers encodings and models
-from relpos_mm.analysis import benchmark_backbones, benchmark_encodings
-from relpos_mm.analysis.benchmark import Row, measure
-from relpos_mm.analysis.benchmark_report import record, render, render_page
-from relpos_mm.analysis.catalogue import CATALOGUE
+from relpos_mm.analysis import benchmark_backbones, benchmark_calls, benchmark_trunk
+from relpos_mm.analysis.benchmark import DTYPES, STEPS, LeftOut, Meter, Pair, Row, Setting
+from relpos_mm.analysis.benchmark_parity import parity
+from relpos_mm.analysis.benchmark_plot import plot
+from relpos_mm.analysis.benchmark_record import dump, load, make_record
+from relpos_mm.analysis.benchmark_report import PICTURE, render
 from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.errors import UserError
+from relpos_mm.models.alignment import InterpolatedEmbeddingWarning
 
-DOC = Path(__file__).resolve().parents[1] / "docs" / "performance"
-SUITES = ("encodings", "backbones")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SUITES = ("parity", "backbones", "trunk", "calls")
 
 
 def main() -> None:
     args = parse()
-    if args.render:
-        print(render(json.loads(args.render.read_text())), end="")
-        return
+    record = json.loads(args.render.read_text(encoding="utf-8")) if args.render else run(args)
+    text = render(record)
+    print(text, end="")
+    if args.out:
+        write(args.out, dump(record))
+    if args.plot:
+        plot(record, args.plot)
+    if args.doc:
+        write(DOCS / "performance.json", dump(record))
+        write(DOCS / "performance.md", text)
+        plot(record, DOCS / PICTURE)
+    if wrong := [one["what"] for one in record["left_out"] if one["wrong"]]:
+        raise UserError(f"results differ from their reference: {'; '.join(wrong)}")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure what the arguments ask for."""
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no CUDA device here; leave the flag out")
     torch.set_num_threads(args.threads)
-    device, dtype = torch.device(args.device), DTYPES[args.dtype]
+    MMLogger.get_current_instance().setLevel("WARNING")  # conversions tell what they drop
+    warnings.simplefilter("ignore", InterpolatedEmbeddingWarning)
+    started, load_before, device = time.perf_counter(), load(), torch.device(args.device)
+    more: dict[str, Any] = {}
+    if "parity" in args.suites:
+        more["parity"] = parity(ROOT)
+    meter = Meter(args.rounds, args.seconds, device)
     rows: list[Row] = []
-    common = {"dtype": dtype, "device": device}
-    pairs = []
-    if "encodings" in args.suites:
-        pairs.append(benchmark_encodings.pairs(args.only, args.shapes, args.steps, **common))
+    left_out: list[LeftOut] = []
+    for found in suites(args, device):
+        if isinstance(found, LeftOut):
+            left_out.append(found)
+            tell(f"left out: {found.what}: {found.why}")
+            continue
+        row = meter.measure(found)
+        rows.append(row)
+        tell(
+            f"{row.suite} {row.size} {row.dtype} {row.step} {row.name}: {row.ms:.1f} ms, "
+            f"{row.base} {row.base_ms:.1f} ms, ratio {row.ratio:.3f}"
+        )
+    if "calls" in args.suites:
+        more["new_grid_ms"] = benchmark_calls.new_grid_ms(device)
+        if device.type == "cpu" and "vitdet" in args.shapes:
+            more["largest_tensor"] = benchmark_calls.largest_tensor("decomposed", "vitdet")
+    seconds = time.perf_counter() - started
+    return make_record(
+        rows, left_out, device=device, load_before=load_before, seconds=seconds, **more
+    )
+
+
+def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | LeftOut]:
+    """All pairs of the chosen suites, the shortest suite last."""
+    setting = Setting(args.steps, args.dtypes, device)
     if "backbones" in args.suites:
-        pairs.append(benchmark_backbones.pairs(args.libraries, args.sizes, args.steps, **common))
-    for suite in pairs:
-        for pair in suite:
-            rows.append(measure(pair, args.rounds, device))
-            row = rows[-1]
-            print(
-                f"{row.suite} {row.size} {row.name} {row.step}: {row.ms:.1f} ms, {row.base} "
-                f"{row.base_ms:.1f} ms, ratio {row.ratio:.2f}",
-                file=sys.stderr,
-                flush=True,
-            )
-    ids_ms = benchmark_encodings.new_grid_ms(device) if "encodings" in args.suites else None
-    result = record(rows, rounds=args.rounds, dtype=args.dtype, device=device, new_grid_ms=ids_ms)
-    print(render(result), end="")
-    if args.out:
-        write(args.out, json.dumps(result, indent=1) + "\n")
-    if args.doc:
-        write(DOC.with_suffix(".json"), json.dumps(result, indent=1) + "\n")
-        write(DOC.with_suffix(".md"), render_page(result))
+        yield from benchmark_backbones.pairs(args.libraries, args.sizes, setting)
+    if "trunk" in args.suites:
+        yield from benchmark_trunk.pairs(args.only, args.sizes, setting)
+    if "calls" in args.suites:
+        yield from benchmark_calls.pairs(args.only, args.shapes, setting)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="encodings")
     parser.add_argument(
-        "--only", nargs="+", default=list(CATALOGUE), metavar="NAME", help="encodings"
+        "--shapes", nargs="+", default=list(benchmark_calls.SHAPES), metavar="SHAPE"
     )
-    parser.add_argument("--shapes", nargs="+", default=["detr", "vit", "window"], metavar="SHAPE")
-    parser.add_argument("--libraries", nargs="+", default=list(benchmark_backbones.LIBRARIES))
-    parser.add_argument("--sizes", nargs="+", default=["2x224x224", "1x512x683"], metavar="BxHxW")
-    parser.add_argument("--steps", nargs="+", default=["inference", "training"])
-    parser.add_argument("--rounds", type=int, default=7, help="runs of each side (default: 7)")
-    parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
+    parser.add_argument("--libraries", nargs="+", metavar="NAME", help="to compare backbones with")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        default=["2x224x224", "1x512x683", "1x800x1333"],
+        metavar="BxHxW",
+        help="pictures (default: %(default)s; unless names are given, large ones have fewer rows)",
+    )
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
+    parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each side (default: 5)")
+    parser.add_argument(
+        "--seconds", type=float, default=15, help="a row ends after these (default: 15)"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="write the record to this json file")
+    parser.add_argument("--plot", type=Path, help="draw the curves into this svg or png file")
     parser.add_argument("--doc", action="store_true", help="renew docs/performance.{json,md}")
-    parser.add_argument("--render", type=Path, metavar="JSON", help="only print a record's tables")
+    parser.add_argument("--render", type=Path, metavar="JSON", help="only show a record")
     args = parser.parse_args()
     args.suites = args.suites or list(SUITES)
-    for chosen, known in ((args.suites, SUITES), (args.steps, benchmark_encodings.STEPS)):
-        if unknown := set(chosen) - set(known):
-            parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+    if unknown := set(args.suites) - set(SUITES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SUITES)}")
     return args
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    print(f"written: {path}", file=sys.stderr)
+    tell(f"written: {path}")
 
 
 if __name__ == "__main__":

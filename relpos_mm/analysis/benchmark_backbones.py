@@ -15,18 +15,21 @@ from relpos_mm.engine.errors import UserError
 from relpos_mm.models import RelPosSwin
 from relpos_mm.transfer import convert
 
-from .agreement import largest_error, require_agreement
-from .benchmark import Limit, Pair
+from .benchmark import DTYPES, STEPS, LeftOut, Limit, Pair, Setting, compared
+from .trunk_step import DROP_PATH, Arch, Results, TrunkStep, largest_difference, over_pictures
 
-SWIN_T: dict[str, Any] = {"embed_dims": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
-DROP_PATH = 0.2
-# Inverse of the speed-up that the project set itself, by (library, size, step).
-LIMITS: dict[tuple[str, str, str], Limit] = {
-    ("mmdet", "1x512x683", "inference"): Limit(1 / 1.12),
-    ("mmdet", "1x512x683", "training"): Limit(1 / 1.08, memory=1.0),
-    ("mmdet", "2x224x224", "inference"): Limit(1 / 1.05),
-    ("mmdet", "2x224x224", "training"): Limit(1 / 1.03),
+_NAMES = {"suite": "backbones", "name": "RelPosSwin"}
+# Inverse of the speed-up that the project set itself, by (library, size, dtype, step).
+LIMITS: dict[tuple[str, str, str, str], Limit] = {
+    ("mmdet", "1x512x683", "float32", "inference"): Limit(1 / 1.12),
+    ("mmdet", "1x512x683", "float32", "training"): Limit(1 / 1.08, memory=1.0),
+    ("mmdet", "2x224x224", "float32", "inference"): Limit(1 / 1.05),
+    ("mmdet", "2x224x224", "float32", "training"): Limit(1 / 1.03),
+    ("mmdet", "1x512x683", "bfloat16", "inference"): Limit(1.0),
+    ("mmdet", "1x512x683", "bfloat16", "training"): Limit(1.0),
 }
+# Libraries of a run that names none; sizes that are not here take all. A step takes seconds there.
+_CHOSEN = {"1x800x1333": ("mmdet",)}
 
 
 class Unfit(Exception):
@@ -36,9 +39,11 @@ class Unfit(Exception):
 class _WithNorms(nn.Module):
     """A classifier's stages with the output norms that dense models have."""
 
-    def __init__(self, stages: Callable[[Tensor], Sequence[Tensor]], ours: RelPosSwin) -> None:
+    def __init__(
+        self, theirs: nn.Module, stages: Callable[[Tensor], Sequence[Tensor]], ours: RelPosSwin
+    ) -> None:
         super().__init__()
-        self.stages = stages
+        self.theirs, self.stages = theirs, stages
         self.norms = nn.ModuleList(getattr(ours, f"norm{i}") for i in ours.out_indices)
 
     def forward(self, x: Tensor) -> list[Tensor]:
@@ -78,19 +83,17 @@ def _torchvision(ours: RelPosSwin, arch: Mapping[str, Any], hw: Size) -> nn.Modu
         [7, 7],
         stochastic_depth_prob=DROP_PATH,
     )
-    features = _loaded(theirs, ours, "torchvision").features
+    _loaded(theirs, ours, "torchvision")
 
     def stages(x: Tensor) -> list[Tensor]:
         outputs = []
-        for i, layer in enumerate(features):  # type: ignore[arg-type]
+        for i, layer in enumerate(theirs.features):
             x = layer(x)
             if i % 2:
                 outputs.append(x)
         return outputs
 
-    model = _WithNorms(stages, ours)
-    model.theirs = features  # a submodule, so that train() and eval() reach it
-    return model
+    return _WithNorms(theirs, stages, ours)
 
 
 def _timm(ours: RelPosSwin, arch: Mapping[str, Any], hw: Size) -> nn.Module:
@@ -117,17 +120,15 @@ def _timm(ours: RelPosSwin, arch: Mapping[str, Any], hw: Size) -> nn.Module:
             outputs.append(x)
         return outputs
 
-    model = _WithNorms(stages, ours)
-    model.theirs = theirs
-    return model
+    return _WithNorms(theirs, stages, ours)
 
 
-# Library -> its network, and the rule for small maps that it follows.
-LIBRARIES: dict[str, tuple[Callable[..., nn.Module], str]] = {
-    "mmdet": (_mmdet, "pad"),
-    "mmpretrain": (_mmpretrain, "pad"),
-    "torchvision": (_torchvision, "shrink"),
-    "timm": (_timm, "shrink"),
+# Library -> its network, the rule for small maps that it follows, and its layout of weights.
+LIBRARIES: dict[str, tuple[Callable[..., nn.Module], str, str]] = {
+    "mmdet": (_mmdet, "pad", "mm"),
+    "mmpretrain": (_mmpretrain, "pad", "mm"),
+    "torchvision": (_torchvision, "shrink", "torchvision"),
+    "timm": (_timm, "shrink", "timm"),
 }
 
 
@@ -153,82 +154,50 @@ def _loaded(theirs: nn.Module, ours: RelPosSwin, layout: str) -> nn.Module:
     return theirs
 
 
-class Step:
-    """One network on one picture."""
-
-    def __init__(self, model: nn.Module, x: Tensor, dtype: torch.dtype) -> None:
-        self.model, self.x, self.dtype = model, x, dtype
-
-    def forward(self, x: Tensor) -> Sequence[Tensor]:
-        with torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            return self.model(x)
-
-    def inference(self) -> list[Tensor]:
-        """Outputs of all stages in evaluation mode, without autograd."""
-        self.model.eval()
-        with torch.no_grad():
-            return list(self.forward(self.x))
-
-    def training(self, mode: bool = True) -> list[Tensor]:
-        """Outputs and the gradient of the picture; parameters' gradients are computed too."""
-        self.model.train(mode)
-        x = self.x.detach().requires_grad_()
-        outs = self.forward(x)
-        torch.autograd.backward(outs, [out.detach().sign() for out in outs])
-        self.model.zero_grad(set_to_none=True)
-        return [*(out.detach() for out in outs), x.grad]  # type: ignore[list-item]
-
-
-def pairs(
-    libraries: Iterable[str],
-    sizes: Iterable[str],
-    steps: Iterable[str],
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
-    arch: Mapping[str, Any] = SWIN_T,
-    note: Callable[[str], None] = print,
-) -> Iterator[Pair]:
-    """Yield RelPosSwin against each library, after outputs and the picture's gradient agree.
-
-    Sizes are written ``2x224x224``. What cannot run is told to ``note``.
+def in_layout(ours: Results, layout: str, theirs: Results) -> Results:
+    """Bring the gradients of RelPosSwin under the names and orders of another layout.
 
     Raises:
-        UserError: An unknown library, a size that is none, or a result that differs.
+        UserError: Parameters of the other network have no counterpart.
     """
-    for size in sizes:
-        batch, *hw = _numbers(size)
-        x = torch.randn(batch, 3, *hw, generator=torch.Generator().manual_seed(0)).to(device)
-        for library in libraries:
-            if library not in LIBRARIES:
-                raise UserError(f"no library is called {library!r}; known: {', '.join(LIBRARIES)}")
-            make, rule = LIBRARIES[library]
-            torch.manual_seed(0)
-            ours = RelPosSwin(**arch, drop_path_rate=DROP_PATH, small_map=rule)  # type: ignore[arg-type]
-            try:
-                theirs = make(ours, arch, (hw[0], hw[1]))
-            except Unfit as unfit:
-                note(f"left out at {size}: {unfit}")
-                continue
-            a, b = (Step(model.to(device), x, dtype) for model in (theirs, ours))
-            error = largest_error(b.training(False), a.training(False))
-            require_agreement(f"RelPosSwin and {library} at {size}", error, dtype)
-            for step in steps:
-                yield Pair(
-                    suite="backbones",
-                    size=size,
-                    base=library,
-                    name="RelPosSwin",
-                    step=step,
-                    run_base=partial(getattr(a, step)),
-                    run=partial(getattr(b, step)),
-                    error=error,
-                    limit=LIMITS.get((library, size, step)) if dtype == torch.float32 else None,
-                )
+    known = convert(ours.parameters, target=layout)
+    shared = {name for name in theirs.parameters if name.startswith("norms.")}
+    if unknown := theirs.parameters.keys() - known.keys() - shared:
+        raise UserError(f"no gradients to compare with: {', '.join(sorted(unknown)[:3])}")
+    parameters = {name: known[name] for name in theirs.parameters if name not in shared}
+    parameters |= {name: ours.parameters[f"norm{name[6:]}"] for name in shared}
+    return Results(ours.outputs, ours.picture, parameters)
 
 
-def _numbers(size: str) -> list[int]:
-    parts = size.split("x")
-    if len(parts) != 3 or not all(part.isdigit() and int(part) for part in parts):
-        raise UserError(f"a size is written BATCHxHEIGHTxWIDTH, as 2x224x224, not {size!r}")
-    return [int(part) for part in parts]
+def _at_size(
+    size: str, x: Tensor, libraries: Iterable[str] | None, setting: Setting, arch: Arch
+) -> Iterator[Pair | LeftOut]:
+    """Yield RelPosSwin against each library, after outputs and all gradients agree in float32."""
+    for library in _CHOSEN.get(size, LIBRARIES) if libraries is None else libraries:
+        if library not in LIBRARIES:
+            raise UserError(f"no library is called {library!r}; known: {', '.join(LIBRARIES)}")
+        make, rule, layout = LIBRARIES[library]
+        torch.manual_seed(0)
+        ours = RelPosSwin(**arch, drop_path_rate=DROP_PATH, small_map=rule)  # type: ignore[arg-type]
+        try:
+            theirs = make(ours, arch, tuple(x.shape[2:]))
+        except Unfit as unfit:
+            yield LeftOut(f"{library} at {size}", str(unfit))
+            continue
+        models = theirs.to(x.device), ours.to(x.device)
+        expected = TrunkStep(models[0], x, torch.float32).results().renamed("theirs.")
+        for dtype in setting.dtypes:
+            a, b = (TrunkStep(model, x, DTYPES[dtype]) for model in models)
+            result = in_layout(b.results(), layout, expected)
+            limits = {step: LIMITS.get((library, size, dtype, step)) for step in STEPS}
+            yield from compared(
+                a,
+                b,
+                {**_NAMES, "size": size, "dtype": dtype, "base": library},
+                setting.steps,
+                partial(largest_difference, b, result, expected),
+                limits.get,
+            )
+
+
+pairs = partial(over_pictures, _at_size)

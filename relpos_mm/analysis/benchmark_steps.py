@@ -24,11 +24,10 @@ from relpos_mm.engine.cli import load_config
 from relpos_mm.engine.cpu_gemm import use_onednn
 from relpos_mm.engine.repeat import seed_all
 
-from .agreement import largest_error, require_agreement
-from .benchmark import Pair
+from .agreement import largest_error
+from .benchmark import STEPS, LeftOut, Pair, compared
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-STEPS = ("inference", "training")
 
 
 class Work:
@@ -86,27 +85,29 @@ def on_route(onednn: bool, run: Any) -> Any:
         use_onednn(False)
 
 
+class _Route:
+    """A work whose steps take one of the two ways to multiply."""
+
+    def __init__(self, work: Work, onednn: bool) -> None:
+        self.inference = partial(on_route, onednn, work.inference)
+        self.training = partial(on_route, onednn, work.training)
+
+
 def pairs(
     configs: Iterable[str], steps: Iterable[str] = STEPS, batch_size: int | None = None
-) -> Iterator[Pair]:
-    """Yield oneDNN against the default BLAS for each config; first losses are compared.
-
-    Raises:
-        UserError: The losses differ by more than float32 rounding.
-    """
+) -> Iterator[Pair | LeftOut]:
+    """Yield oneDNN against the default BLAS for each config; first losses are compared."""
     for config in configs:
         works = [Work(config, batch_size) for _ in range(2)]
         works[1].model.load_state_dict(works[0].model.state_dict())
         losses = [on_route(bool(i), work.training) for i, work in enumerate(works)]
-        error = largest_error(losses[1], losses[0])
-        for step in steps:
-            yield Pair(
-                suite="steps",
-                size=config,
-                base="default",
-                name="onednn",
-                step=step,
-                run_base=partial(on_route, False, getattr(works[0], step)),
-                run=partial(on_route, True, getattr(works[1], step)),
-                error=require_agreement(f"{config} with oneDNN", error, torch.float32),
-            )
+        error = largest_error(losses[1], losses[0], torch.float32)
+        names = {"suite": "steps", "size": config, "dtype": "float32"}
+        yield from compared(
+            _Route(works[0], onednn=False),
+            _Route(works[1], onednn=True),
+            {**names, "base": "default", "name": "onednn"},
+            tuple(steps),
+            lambda step, error=error: error,  # type: ignore[misc]
+            lambda step: None,
+        )

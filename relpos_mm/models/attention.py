@@ -52,7 +52,7 @@ def attend(
             of offsets inside its kernel. ``auto`` takes the fused form on CUDA where every
             encoding allows it and on a CPU for float32 inference (with a trainable bias the CPU
             kernel falls back and is slower), and on large grids on a CPU works in blocks where
-            encodings give ``lookups`` and nothing is dropped. None is what
+            encodings give ``lookups`` or factors and nothing is dropped. None is what
             :class:`~relpos_mm.models.forms.use_impl` has set, ``auto`` at first.
         value_hooks: False leaves :func:`value_terms` to a host that cuts maps into windows.
 
@@ -145,8 +145,8 @@ def _weighted_values(
     factors, lookups, bias = _position_logits(q, k, encodings, grid, scale)
     found = [encoding.value_lookups(grid) for encoding in needs_attn]
     values = [lookup for one in found for lookup in one]
-    sliced = automatic and all(found) and not factors and not dropout
-    sliced = sliced and worth_slicing(q, k, bias, lookups, values)
+    sliced = automatic and all(found) and not dropout and bool(factors or lookups or values)
+    sliced = sliced and worth_slicing(q, k, bias)
     if not sliced:
         for lookup in lookups:
             bias = lookup.dense() if bias is None else bias + lookup.dense()
@@ -157,6 +157,7 @@ def _weighted_values(
         return fused_attention(*with_factors(q, k, factors, scale), v, bias, scale, dropout)
     bias = None if bias is None else _per_entry(bias, q.shape[0])
     if sliced:
+        q, k = with_factors(q, k, factors, scale)
         return sliced_attention(q, k, v, bias, lookups, values, scale)
 
     attn = attention_matrix(q, k, factors, bias, scale).to(v.dtype)

@@ -21,21 +21,14 @@ from relpos_mm.encodings.lookup import Lookup, ValueLookup
 _BLOCK = 2**17
 
 
-def worth_slicing(
-    q: Tensor,
-    k: Tensor,
-    bias: Tensor | None,
-    logits: Sequence[Lookup],
-    values: Sequence[ValueLookup],
-) -> bool:
+def worth_slicing(q: Tensor, k: Tensor, bias: Tensor | None) -> bool:
     """Whether :func:`sliced_attention` can take the call and is faster than one matrix for all.
 
     Measured: below some 500 tokens there is nothing to gain. A bias with a gradient would need that
     gradient for all blocks at once.
     """
     return (
-        bool(logits or values)
-        and q.shape[2] * k.shape[2] >= 2**18
+        q.shape[2] * k.shape[2] >= 2**18
         and q.device.type == "cpu"
         and q.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cpu")

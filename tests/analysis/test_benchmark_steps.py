@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from relpos_mm.analysis import benchmark_steps
-from relpos_mm.analysis.benchmark import measure
+from relpos_mm.analysis.benchmark import CPU, LeftOut, Meter
 from relpos_mm.analysis.benchmark_steps import Work, on_route, pairs
 from relpos_mm.data import MissingData
 from relpos_mm.data.bdpq import Knobs, make_mini
-from relpos_mm.engine import UserError
 
 CONFIG = "mini/cls_swin_t_relonly"
 
@@ -31,7 +30,7 @@ def few_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_training_step_and_an_evaluation_are_measured() -> None:
     found = list(pairs([CONFIG], batch_size=4))
     assert [pair.step for pair in found] == ["inference", "training"]
-    row = measure(found[1], rounds=1, device=torch.device("cpu"))
+    row = Meter(1, 60, CPU).measure(found[1])
     assert row.size == CONFIG
     assert row.error < 1e-4
     assert min(row.ms, row.base_ms) > 0
@@ -62,8 +61,9 @@ def test_a_route_with_other_results_gets_no_time(monkeypatch: pytest.MonkeyPatch
         return [loss * off for loss in real(self)]
 
     monkeypatch.setattr(benchmark_steps.Work, "training", coarse)
-    with pytest.raises(UserError, match="relonly with oneDNN: the result differs"):
-        next(pairs([CONFIG], batch_size=4))
+    found = list(pairs([CONFIG], batch_size=4))
+    assert len(found) == 2
+    assert all(isinstance(one, LeftOut) and one.wrong for one in found)
 
 
 def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

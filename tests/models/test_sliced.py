@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relpos_mm.encodings import ContextualRpe, Grid, RelativeBias
+from relpos_mm.encodings import ContextualRpe, DecomposedBias, Grid, RelativeBias
 from relpos_mm.models import attend, attention, sliced
+from tests.encodings.memory import LargestTensor
 
 SIZE = (23, 24)  # 552 tokens: several blocks, the last one shorter
 
@@ -80,6 +81,33 @@ def test_a_mask_may_differ_per_image(calls: list[int]) -> None:
     ]
     assert calls == [1]
     torch.testing.assert_close(*results)
+
+
+def test_factored_terms_become_channels_of_the_blocks(calls: list[int]) -> None:
+    decomposed = DecomposedBias(embed_dims=8, num_heads=2, window_size=SIZE).double()
+    encodings = [rpe(), decomposed]
+    torch.nn.init.normal_(decomposed.rel_pos_h)
+    torch.nn.init.normal_(decomposed.rel_pos_w)
+    parameters = [p for encoding in encodings for p in encoding.parameters()]
+    results = []
+    for impl in ("eager", "auto"):
+        inputs = tensors()
+        out = attend(*inputs, encodings, Grid(SIZE), scale=0.4, impl=impl)
+        grads = torch.autograd.grad(out.square().sum(), [*inputs, *parameters])
+        results.append([out, *grads])
+    assert calls == [1]
+    torch.testing.assert_close(*results)
+
+
+def test_factored_terms_need_no_matrix_of_all_pairs() -> None:
+    """Queries and keys with a channel per row and column are the largest tensors, far below it."""
+    side, width = 40, 4
+    torch.manual_seed(0)
+    encoding = DecomposedBias(embed_dims=width, num_heads=1, window_size=side)
+    tokens = [torch.randn(1, 1, side**2, width, requires_grad=True) for _ in "qkv"]
+    with LargestTensor() as largest:
+        attend(*tokens, [encoding], Grid((side, side))).sum().backward()
+    assert largest.num_bytes <= 4 * side**2 * (width + 2 * side)
 
 
 def test_other_calls_take_the_general_path(calls: list[int]) -> None:

@@ -1,13 +1,10 @@
-"""The suite ``encodings``: one attention call with each encoding against the same without."""
+"""One attention call on fixed tokens with encodings: what the suite ``calls`` measures."""
 
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
@@ -15,13 +12,9 @@ from torch import Tensor
 
 from relpos_mm.encodings import Grid, PositionEncoding
 from relpos_mm.encodings.grid import Size
-from relpos_mm.encodings.irpe_buckets import BucketRule, gather_ids
-from relpos_mm.engine.errors import UserError
 from relpos_mm.models import attend
-from relpos_mm.models.attention import Impl
+from relpos_mm.models.forms import Impl
 
-from .agreement import largest_error, require_agreement
-from .benchmark import Limit, Pair
 from .catalogue import build, position_of
 
 
@@ -45,20 +38,10 @@ class Shape:
     prefix: int = 0
     ratio: float = 1.9
 
-
-SHAPES: dict[str, Shape] = {
-    "detr": Shape(2, 8, (25, 38), 32, ratio=2.0),  # a batch of DETR at 800 x 1216
-    "vit": Shape(8, 6, (14, 14), 64, prefix=1),  # DeiT-S at 224
-    "window": Shape(128, 3, (7, 7), 32),  # Swin-T's first stage, two images at 224
-}
-
-# Ratios to attention without encoding that the project set itself, by (shape, encoding, step).
-LIMITS: dict[tuple[str, str, str], Limit] = {
-    ("detr", "irpe_k", "training"): Limit(1.35),
-    ("detr", "irpe_k", "inference"): Limit(1.1),
-    ("detr", "irpe_v", "training"): Limit(1.4, memory=1.1),
-}
-STEPS = ("inference", "training")
+    @property
+    def tokens(self) -> int:
+        """Tokens that attend to each other."""
+        return self.prefix + self.grid[0] * self.grid[1]
 
 
 class Attention:
@@ -131,60 +114,3 @@ def encodings_of(shape: Shape, name: str) -> list[PositionEncoding]:
             for parameter in encoding.parameters():
                 torch.nn.init.normal_(parameter, std=0.3)
     return encodings
-
-
-def pairs(
-    names: Iterable[str],
-    shapes: Iterable[str],
-    steps: Iterable[str] = STEPS,
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
-) -> Iterator[Pair]:
-    """Yield each encoding against none; outputs and gradients equal eager float64 attention.
-
-    Raises:
-        UserError: An unknown shape, or a result that differs.
-    """
-    for shape_name in shapes:
-        if shape_name not in SHAPES:
-            raise UserError(f"no shape is called {shape_name!r}; known: {', '.join(SHAPES)}")
-        shape = SHAPES[shape_name]
-        none = Attention(shape, [], dtype=dtype, device=device)
-        for name in names:
-            encodings = encodings_of(shape, name)
-            call = Attention(shape, encodings, dtype=dtype, device=device)
-            for step in steps:
-                exact = Attention(
-                    shape, encodings, dtype=torch.float64, device=device, impl="eager"
-                )
-                # Tokens of the call's own precision, so that rounding them is no error of it.
-                exact.qkv, exact.map = [t.double() for t in call.qkv], call.map.double()
-                exact.grads = [t.double() for t in call.grads]
-                error = largest_error(getattr(call, step)(), getattr(exact, step)())
-                del exact  # a matrix of all pairs in float64
-                yield Pair(
-                    suite="encodings",
-                    size=shape_name,
-                    base="none",
-                    name=name,
-                    step=step,
-                    run_base=partial(getattr(none, step)),
-                    run=partial(getattr(call, step)),
-                    error=require_agreement(f"{name} at {shape_name}, {step}", error, dtype),
-                    limit=LIMITS.get((shape_name, name, step)),
-                )
-
-
-def new_grid_ms(device: torch.device | str = "cpu", grids: int = 7) -> float:
-    """Median CPU time to make iRPE's bucket ids of a grid that was not seen before, in ms.
-
-    All layers of a model share them.
-    """
-    rule = BucketRule("product", 2.0)
-    times = []
-    for i in range(grids):
-        started = time.process_time()
-        gather_ids(rule, (25, 38 - i), 0, torch.device(device))
-        times.append((time.process_time() - started) * 1e3)
-    return median(times)
