@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from relpos_mm.engine.errors import UserError
+
 # Relative to the largest number of the reference. bfloat16 has eight bits: what passes its bar is
 # no proof of equality, its error is a result of the benchmark like the time.
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.2}
@@ -16,7 +18,7 @@ _SMALL = {torch.float32: 0.01, torch.bfloat16: 0.1}
 
 
 def largest_error(
-    results: Iterable[Tensor], reference: Iterable[Tensor], dtype: torch.dtype
+    results: Iterable[Tensor], reference: Iterable[Tensor], dtype: torch.dtype = torch.float32
 ) -> float:
     """Largest difference of a list of tensors, each relative to the reference's largest number.
 
@@ -42,3 +44,14 @@ def disagreement(error: float, dtype: torch.dtype) -> str | None:
         f"the result differs from the reference by {error:.1e}, {dtype} explains "
         f"{_TOLERANCE[dtype]:.0e}; a wrong result has no time"
     )
+
+
+def require_agreement(what: str, error: float, dtype: torch.dtype) -> float:
+    """Return the error.
+
+    Raises:
+        UserError: It is larger than rounding explains.
+    """
+    if why := disagreement(error, dtype):
+        raise UserError(f"{what}: {why}")
+    return error

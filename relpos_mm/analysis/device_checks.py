@@ -15,14 +15,16 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from relpos_mm.encodings import Grid
+from relpos_mm.engine.errors import UserError
 from relpos_mm.models import RelPosSwin, attend
 from relpos_mm.models.forms import Impl
 from relpos_mm.transfer import convert
 
 from .agreement import largest_error, require_agreement
-from .benchmark import clock, measure
-from .benchmark_backbones import SWIN_T, pairs
+from .benchmark import LeftOut, Meter, Setting, clock
+from .benchmark_backbones import pairs
 from .catalogue import CATALOGUE, build, position_of
+from .trunk_step import SWIN_T
 
 Facts = dict[str, Any]
 # One encoding of each kind: table, network, contextual, factored, rotated, on values.
@@ -124,8 +126,12 @@ def speed(device: torch.device, dtype: torch.dtype, size: str, rounds: int, tiny
     arch = {**TINY, "depths": (1, 1, 1, 1), "num_heads": (1, 2, 4, 8)} if tiny else SWIN_T
     steps = tuple(TARGETS)
     facts: Facts = {}
-    for pair in pairs(["mmdet"], [size], steps, dtype=dtype, device=device, arch=arch):
-        row = measure(pair, rounds, device)
+    setting = Setting(steps, (str(dtype).removeprefix("torch."),), device)
+    meter = Meter(rounds, 60, device)
+    for pair in pairs(["mmdet"], [size], setting, arch):
+        if isinstance(pair, LeftOut):
+            raise UserError(f"{pair.what}: {pair.why}")
+        row = meter.measure(pair)
         facts[row.step] = {
             "mmdet_ms": row.base_ms,
             "ms": row.ms,
