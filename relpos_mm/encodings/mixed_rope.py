@@ -68,7 +68,7 @@ class MixedRope(Rotary):
 
 def mixed_frequencies(head_dim: int, theta: float, turns: Tensor) -> Tensor:
     """Initial ``(2, h, d / 2)``: crossed axes per head, turned by ``turns (h,)`` full circles."""
-    bands = frequencies(head_dim, theta, torch.float32)
+    bands = frequencies(head_dim, theta, torch.float32, turns.device)
     angle = 2 * pi * turns[:, None]
     axes = torch.cat((angle.expand(-1, len(bands)), (angle + pi / 2).expand(-1, len(bands))), dim=1)
     return torch.stack((axes.cos(), axes.sin())) * bands.repeat(2)
