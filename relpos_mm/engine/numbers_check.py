@@ -13,11 +13,11 @@ from .errors import UserError
 
 
 def _whole(lowest: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, Integral) and value >= lowest
+    return lambda value: isinstance(value, Integral) and int(value) >= lowest
 
 
 def _positive(value: Any) -> bool:
-    return isinstance(value, Real) and isfinite(value) and value > 0
+    return isinstance(value, Real) and isfinite(value) and float(value) > 0
 
 
 _FROM_1 = (_whole(1), "a whole number of at least 1")
