@@ -91,7 +91,7 @@ def test_failed_step_names_its_log(tmp_path: Path) -> None:
             "val [25/25]  coco/bbox_mAP: 0.5030",
         ),
         ("INFO - Iter(val) [10/25]    eta: 0:00:07  time: 0.4  data_time: 0.02", None),
-        ("INFO - Saving checkpoint at 200 iterations", None),
+        ("INFO - Saving checkpoint at 120 iterations", None),
     ],
 )
 def test_screen_shows_step_time_left_and_loss(line: str, shown: str | None) -> None:

@@ -111,7 +111,7 @@ val_evaluator = dict(
 )
 test_evaluator = val_evaluator
 
-train_cfg = dict(max_iters=200, val_interval=200)
+train_cfg = dict(max_iters=120, val_interval=120)
 optim_wrapper = dict(
     optimizer=dict(lr=2e-3, weight_decay=0.05),
     # New heads learn fast within minutes, the backbone is tuned slowly and keeps what it knows.
@@ -120,13 +120,13 @@ optim_wrapper = dict(
     clip_grad=dict(max_norm=5.0),
 )
 param_scheduler = [
-    dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=50),
-    dict(type="MultiStepLR", by_epoch=False, begin=0, end=200, milestones=[150, 185], gamma=0.1),
+    dict(type="LinearLR", start_factor=0.01, by_epoch=False, begin=0, end=30),
+    dict(type="MultiStepLR", by_epoch=False, begin=0, end=120, milestones=[90, 110], gamma=0.1),
 ]
 auto_scale_lr = dict(enable=False, base_batch_size=8)
 default_hooks = dict(
     logger=dict(interval=20),
-    checkpoint=dict(by_epoch=False, interval=100, max_keep_ckpts=1),
+    checkpoint=dict(by_epoch=False, interval=60, max_keep_ckpts=1),
 )
 log_processor = dict(by_epoch=False)
 
