@@ -101,10 +101,8 @@ def glue_heads(windows: Tensor) -> Tensor:
 
 
 def product_and_sum(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Scale, multiply, add."""
-    logits = content_logits(q, k, WIDTH**-0.5)
-    logits += bias
-    return logits.softmax(-1) @ v
+    """Multiply, then scale and add."""
+    return content_logits(q, k, WIDTH**-0.5, bias).softmax(-1) @ v
 
 
 def one_product(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:

@@ -8,13 +8,20 @@ import torch
 from torch import Tensor
 
 
-def content_logits(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """``q k^T * scale``, at least float32 so that bias, mask and softmax keep their precision."""
+def content_logits(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = None) -> Tensor:
+    """``q k^T * scale + bias``, at least float32 so that bias, mask and softmax keep precision."""
     if q.dtype == torch.float16:
         # The product of large activations leaves float16 (65504) before the softmax sees it.
         with torch.autocast(q.device.type, enabled=False):
-            return content_logits(q.float(), k.float(), scale)
-    logits = (q * scale) @ k.transpose(-2, -1)
+            return content_logits(q.float(), k.float(), scale, bias)
+    if bias is None:
+        return _widened((q * scale) @ k.transpose(-2, -1))
+    # Scaling the product while the bias is added keeps no scaled copy of q for the backward pass.
+    product = _widened(q @ k.transpose(-2, -1))
+    return torch.add(bias.to(product.dtype), product, alpha=scale)
+
+
+def _widened(logits: Tensor) -> Tensor:
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -52,7 +59,9 @@ def attention_matrix(
     """Attention ``(B, h, Nq, Nk)`` from content, factored terms and a bias that holds the mask."""
     if bias is not None and not factors and _adds_in_product(q):
         return biased_logits(q, k, bias, scale).softmax(dim=-1)
-    logits = factored_logits(q, k, factors, scale) if factors else content_logits(q, k, scale)
+    if not factors:
+        return content_logits(q, k, scale, bias).softmax(dim=-1)
+    logits = factored_logits(q, k, factors, scale)
     if bias is not None:
         logits += bias.to(logits.dtype)
     return logits.softmax(dim=-1)
