@@ -14,10 +14,10 @@ def content_logits(q: Tensor, k: Tensor, scale: float, bias: Tensor | None = Non
         # The product of large activations leaves float16 (65504) before the softmax sees it.
         with torch.autocast(q.device.type, enabled=False):
             return content_logits(q.float(), k.float(), scale, bias)
-    if bias is None:
-        return _widened((q * scale) @ k.transpose(-2, -1))
-    # Scaling the product while the bias is added keeps no scaled copy of q for the backward pass.
+    # Scaling the product, not q, keeps no scaled copy of q for the backward pass.
     product = _widened(q @ k.transpose(-2, -1))
+    if bias is None:
+        return product if scale == 1 else product.mul_(scale)
     return torch.add(bias.to(product.dtype), product, alpha=scale)
 
 
