@@ -43,12 +43,17 @@ def no_network() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def open_log_streams() -> None:
-    """Give mmengine's loggers an open stream: one made in a test keeps that test's captured one."""
+    """Give mmengine's loggers an open stream: one made in a test keeps that test's captured one.
+
+    Log files that an earlier test has closed are taken away; mmengine writes to them unasked.
+    """
     made = getattr(sys.modules.get("mmengine.logging.logger"), "MMLogger", None)
     for logger in made._instance_dict.values() if made else ():
-        for handler in logger.handlers:
-            stream = getattr(handler, "stream", None)  # None: a log file between two writes
-            if isinstance(handler, logging.StreamHandler) and getattr(stream, "closed", False):
+        for handler in list(logger.handlers):
+            stream = getattr(handler, "stream", None)
+            if isinstance(handler, logging.FileHandler) and stream is None:
+                logger.removeHandler(handler)
+            elif isinstance(handler, logging.StreamHandler) and getattr(stream, "closed", False):
                 handler.stream = sys.__stdout__  # setStream would flush the closed one
 
 
