@@ -21,7 +21,12 @@ import torch
 from mmengine.logging import MMLogger
 
 import relpos_mm  # noqa: F401  registers encodings and models
-from relpos_mm.analysis import benchmark_backbones, benchmark_calls, benchmark_trunk
+from relpos_mm.analysis import (
+    benchmark_backbones,
+    benchmark_calls,
+    benchmark_steps,
+    benchmark_trunk,
+)
 from relpos_mm.analysis.benchmark import DTYPES, STEPS, LeftOut, Meter, Pair, Row, Setting
 from relpos_mm.analysis.benchmark_parity import parity
 from relpos_mm.analysis.benchmark_plot import plot
@@ -33,7 +38,7 @@ from relpos_mm.models.alignment import InterpolatedEmbeddingWarning
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-SUITES = ("parity", "backbones", "trunk", "calls")
+SUITES = ("parity", "backbones", "trunk", "steps", "calls")
 
 
 def main() -> None:
@@ -95,6 +100,8 @@ def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | Le
         yield from benchmark_backbones.pairs(args.libraries, args.sizes, setting)
     if "trunk" in args.suites:
         yield from benchmark_trunk.pairs(args.only, args.sizes, setting)
+    if "steps" in args.suites and device.type == "cpu":  # it compares two ways of a CPU
+        yield from benchmark_steps.pairs(args.configs, args.steps)
     if "calls" in args.suites:
         yield from benchmark_calls.pairs(args.only, args.shapes, setting)
 
@@ -113,6 +120,9 @@ def parse() -> argparse.Namespace:
         default=["2x224x224", "1x512x683", "1x800x1333"],
         metavar="BxHxW",
         help="pictures (default: %(default)s; unless names are given, large ones have fewer rows)",
+    )
+    parser.add_argument(
+        "--configs", nargs="+", default=benchmark_steps.MINI, metavar="CONFIG", help="for `steps`"
     )
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))

@@ -38,7 +38,7 @@ class Comparison:
     """What is compared with what.
 
     Attributes:
-        suite: ``backbones``, ``trunk`` or ``calls``.
+        suite: ``backbones``, ``trunk``, ``steps`` or ``calls``.
         size: Name of the input.
         dtype: ``float32`` or ``bfloat16``.
         base: Name of the base.
@@ -96,6 +96,7 @@ def compared(
     steps: Sequence[str],
     error_of: Callable[[str], float],
     limit_of: Callable[[str], Limit | None],
+    base_error_of: Callable[[str], float] = lambda step: 0.0,
 ) -> Iterator[Pair | LeftOut]:
     """Yield a pair per step, unless the results of the step differ.
 
@@ -106,10 +107,11 @@ def compared(
         steps: Steps to compare.
         error_of: Difference of a step's results to the reference.
         limit_of: Bar of a step.
+        base_error_of: Difference of the base's own results to a reference in better precision.
     """
     for step in steps:
         error = error_of(step)
-        if why := disagreement(error, DTYPES[names["dtype"]]):
+        if why := disagreement(error, DTYPES[names["dtype"]], base_error_of(step)):
             what = f"{names['name']} against {names['base']}, {names['size']}, {names['dtype']}"
             yield LeftOut(f"{what}, {step}", why, wrong=True)
             continue

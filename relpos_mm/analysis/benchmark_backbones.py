@@ -16,7 +16,15 @@ from relpos_mm.models import RelPosSwin
 from relpos_mm.transfer import convert
 
 from .benchmark import DTYPES, STEPS, LeftOut, Limit, Pair, Setting, compared
-from .trunk_step import DROP_PATH, Arch, Results, TrunkStep, largest_difference, over_pictures
+from .trunk_step import (
+    DROP_PATH,
+    Arch,
+    Results,
+    TrunkStep,
+    largest_difference,
+    over_pictures,
+    rounding,
+)
 
 _NAMES = {"suite": "backbones", "name": "RelPosSwin"}
 # Inverse of the speed-up that the project set itself, by (library, size, dtype, step).
@@ -197,6 +205,7 @@ def _at_size(
                 setting.steps,
                 partial(largest_difference, b, result, expected),
                 limits.get,
+                partial(rounding, a, expected, "theirs."),
             )
 
 

@@ -75,14 +75,14 @@ def pairs(
                     call,
                     {**_NAMES, "size": size, "dtype": dtype, "name": name},
                     setting.steps,
-                    partial(_error, call, exact, DTYPES[dtype]),
+                    partial(_error, call, exact),
                     limits.get,
                 )
 
 
-def _error(call: Attention, exact: Sequence[Tensor], dtype: torch.dtype, step: str) -> float:
+def _error(call: Attention, exact: Sequence[Tensor], step: str) -> float:
     result = getattr(call, step)()
-    return largest_error(result, exact[: len(result)], dtype)
+    return largest_error(result, exact[: len(result)])
 
 
 def _names(size: str) -> list[str]:

@@ -29,6 +29,12 @@ step. In brackets the middle half of the rounds.
 Errors are the largest difference to float64, outputs and gradients of all parameters, relative to
 the largest number; without encoding most of the bfloat16 error is there, too.
 """
+_STEPS = """## Whole steps: oneDNN against the default BLAS
+
+How many times as fast a training step and an evaluation of a batch are when oneDNN multiplies
+([`cpu_gemm`](train.md#float32-products-on-a-cpu)): preprocessing, backbone, heads, losses, backward
+pass and optimiser. The data are in memory. First losses of both ways are compared before.
+"""
 _CALLS = """## What an encoding costs in one attention call
 
 Time of a training step over that of attention without encoding which builds its matrix, as
@@ -56,7 +62,8 @@ _HOW = """## How this is measured
   the allocator's own peak.
 - Before a time is taken, outputs and the gradients of picture and parameters are compared:
   backbones with the other library's in float32, encodings with the same in float64 without any
-  shortcut. A result that differs by more than rounding has no time.
+  shortcut. A result that differs by more than rounding has no time. In bfloat16 the base's own
+  error is the measure, where it is large.
 - float32 products take torch's default path on both sides.
 - bfloat16 is autocast in Swin-T, and bfloat16 tokens and parameters in a single call.
 
@@ -70,7 +77,7 @@ def render(record: Mapping[str, Any]) -> str:
     """Return the page of a record; it reads well in a terminal, too."""
     rows = [Row(**row) for row in record["rows"]]
     parts = [_HEAD, _machine(record), _targets(record, rows)]
-    for part in (_backbones, _trunk, _calls, _irpe):
+    for part in (_backbones, _trunk, _steps, _calls, _irpe):
         parts.append(part(rows))
     if any(row.suite in ("calls", "trunk") for row in rows):
         parts.append(f"![Cost against tokens per call, and against the picture]({PICTURE})\n")
@@ -131,6 +138,19 @@ def _trunk(rows: Sequence[Row]) -> str:
             ("memory", ("float32", "training"), lambda row: f"{row.memory_ratio:.2f}"),
             ("float32 error", ("float32", "training"), lambda row: f"{row.error:.0e}"),
             ("bfloat16 error", ("bfloat16", "training"), lambda row: f"{row.error:.0e}"),
+        ],
+    )
+
+
+def _steps(rows: Sequence[Row]) -> str:
+    return _pivot(
+        _STEPS,
+        [row for row in rows if row.suite == "steps"],
+        ["config"],
+        lambda row: (f"`{row.size}`",),
+        [
+            ("training", ("float32", "training"), speed_up),
+            ("evaluation", ("float32", "inference"), speed_up),
         ],
     )
 

@@ -15,7 +15,7 @@ from relpos_mm.models import RelPosSwin
 
 from .benchmark import DTYPES, LeftOut, Limit, Pair, Setting, compared
 from .catalogue import CATALOGUE, position_of
-from .trunk_step import DROP_PATH, Arch, TrunkStep, largest_difference, over_pictures
+from .trunk_step import DROP_PATH, Arch, TrunkStep, largest_difference, over_pictures, rounding
 
 _NAMES = {"suite": "trunk", "base": "noenc"}
 # Terms that do not depend on the content: one tensor is added to tokens or logits.
@@ -35,6 +35,7 @@ def _at_size(
 ) -> Iterator[Pair | LeftOut]:
     """Yield each encoding against none, after outputs and all gradients agree with float64."""
     none = _trunk((), arch).to(x.device)
+    exact_none = TrunkStep(copy.deepcopy(none).double(), x.double(), torch.float64).results()
     for name in _CHOSEN.get(size, CATALOGUE) if encodings is None else encodings:
         model = _trunk(position_of(name), arch).to(x.device)
         exact = TrunkStep(copy.deepcopy(model).double(), x.double(), torch.float64).results()
@@ -49,6 +50,7 @@ def _at_size(
                 setting.steps,
                 partial(largest_difference, b, b.results(), exact),
                 limits.get,
+                partial(rounding, a, exact_none, ""),
             )
 
 

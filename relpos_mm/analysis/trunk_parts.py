@@ -65,7 +65,7 @@ class Trial:
 
 def gather_tokens(tokens: Tensor) -> Tensor:
     """Gather whole tokens behind a copy that appends the padding, then split the heads."""
-    moved = F.pad(tokens, (0, 0, 0, 1)).index_select(1, PLAN.index)
+    moved = F.pad(tokens, (0, 0, 0, 1)).index_select(1, PLAN.index.flatten())
     return _split(moved.view(1, PLAN.num_windows, LENGTH, -1))
 
 

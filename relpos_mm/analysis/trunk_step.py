@@ -39,18 +39,16 @@ class Results:
 
 def largest_difference(trunk: TrunkStep, result: Results, expected: Results, step: str) -> float:
     """Largest relative difference of what a step computes: outputs, in training gradients too."""
-    dtype = trunk.dtype
     if step == "inference":  # which may take other kernels than a forward pass with gradients
-        return largest_error(trunk.inference(), expected.outputs, dtype)
-    error = largest_error(result.outputs, expected.outputs, dtype)
+        return largest_error(trunk.inference(), expected.outputs)
+    error = largest_error(result.outputs, expected.outputs)
     names = sorted(expected.parameters)
     return max(
         error,
-        largest_error([result.picture], [expected.picture], dtype),
+        largest_error([result.picture], [expected.picture]),
         largest_error(
             [result.parameters[name] for name in names],
             [expected.parameters[name] for name in names],
-            dtype,
         ),
     )
 
@@ -97,6 +95,16 @@ class TrunkStep:
         parameters = {name: p.grad.detach() for name, p in named if p.grad is not None}
         self.model.zero_grad(set_to_none=True)
         return Results([out.detach() for out in outs], picture, parameters)
+
+
+def rounding(trunk: TrunkStep, exact: Results, prefix: str, step: str) -> float:
+    """What a step in half precision is off by, as :func:`largest_difference`; 0 in float32.
+
+    ``prefix`` is one that names of parameters lack in ``exact``.
+    """
+    if trunk.dtype == torch.float32:
+        return 0.0
+    return largest_difference(trunk, trunk.results().renamed(prefix), exact, step)
 
 
 def over_pictures(

@@ -28,6 +28,7 @@ _READ_OUTSIDE_RUNNER = {
     *("_base_", "custom_imports", "env_variables"),
     *("tta_model", "tta_pipeline"),
     *("task", "protocol", "tta_protocol", "params_without_position", "cpu_gemm"),
+    "compile_backbone",
 }
 
 

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from relpos_mm.checks.model import check_classes
 from relpos_mm.data.check.sample import check_samples
 
+from .compiling import KEY, compile_backbone
 from .cpu_gemm import AUTO, take_route
 from .curve import CurveHook
 from .errors import UserError
@@ -52,7 +53,9 @@ class CheckedRunner(Runner):
 
     def build_model(self, model: nn.Module | dict[str, Any]) -> nn.Module:
         with self._named("the model"):
-            return super().build_model(model)
+            built = super().build_model(model)
+        compile_backbone(built, self.cfg.get(KEY, False))
+        return built
 
     def build_optim_wrapper(self, optim_wrapper: Any) -> Any:
         with self._named("optim_wrapper"):

@@ -174,7 +174,7 @@ class RelPosSwin(BaseModule):
             x = encoding.embed(x, grid)  # type: ignore[operator]
         outputs = []
         for i, stage in enumerate(self.stages):
-            x = zero_padding(stage(x, grid), grid)
+            x = zero_padding(stage(x, grid, stage.plans(grid, x.device)), grid)
             if i in self.out_indices:
                 out = zero_padding(getattr(self, f"norm{i}")(x), grid)
                 outputs.append(out.permute(0, 3, 1, 2).contiguous())
@@ -208,6 +208,20 @@ class RelPosSwin(BaseModule):
         for module in self._frozen_modules():
             module.eval()
         return self
+
+    def compile(self, **options: Any) -> None:
+        """Compile every stage in place, for maps of any size unless ``dynamic=False``.
+
+        Stage by stage, because there the size of a map is a symbol of its own. In one graph of the
+        whole it is an expression of the picture's size, nested deeper with every stage, over which
+        the compiler ponders for minutes.
+
+        Args:
+            **options: Of ``torch.compile``.
+        """
+        for stage in self.stages:
+            # Stages share their code; each shall have its own share of recompilations.
+            stage.compile(**{"dynamic": True, "isolate_recompiles": True, **options})
 
     def _frozen_modules(self) -> list[nn.Module]:
         if self.frozen_stages < 0:

@@ -17,6 +17,7 @@ from relpos_mm.registry import build_positions, site_of
 
 from .mmcv_parts import FFN
 from .window_attention import SmallMap, WindowAttention
+from .windows import WindowPlan
 
 
 class SwinBlock(BaseModule):
@@ -49,17 +50,17 @@ class SwinBlock(BaseModule):
             add_identity=False,
         )
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """``(B, H, W, C)`` in and out."""
+    def forward(self, x: Tensor, grid: Grid, plan: WindowPlan | None = None) -> Tensor:
+        """``(B, H, W, C)`` in and out; ``plan`` as for the attention."""
         if self.with_cp and torch.is_grad_enabled():
-            return cp.checkpoint(self._forward, x, grid, use_reentrant=False)
-        return self._forward(x, grid)
+            return cp.checkpoint(self._forward, x, grid, plan, use_reentrant=False)
+        return self._forward(x, grid, plan)
 
-    def _forward(self, x: Tensor, grid: Grid) -> Tensor:
+    def _forward(self, x: Tensor, grid: Grid, plan: WindowPlan | None) -> Tensor:
         for encoding in self.attn.encodings:
             if encoding.site == "block":
                 x = encoding.embed(x, grid)
-        x = add_branch(x, self.attn(self.norm1(x), grid), self.drop_path)
+        x = add_branch(x, self.attn(self.norm1(x), grid, plan), self.drop_path)
         return add_branch(x, self.ffn(self.norm2(x)), self.drop_path)
 
 
@@ -90,7 +91,8 @@ class PatchMerging(BaseModule):
     def forward(self, x: Tensor) -> Tensor:
         """``(B, H, W, C) -> (B, ceil(H / 2), ceil(W / 2), 2 C)``."""
         height, width = x.shape[1:3]
-        if height % 2 or width % 2:
+        # A compiler would make one graph for each way in which the maps can be odd.
+        if torch.compiler.is_dynamo_compiling() or height % 2 or width % 2:
             x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
         corners = ((0, 0), (1, 0), (0, 1), (1, 1))
         x = torch.cat([x[:, row::2, column::2] for row, column in corners], dim=-1)
@@ -141,10 +143,18 @@ class SwinStage(BaseModule):
         )
         self.downsample = PatchMerging(embed_dims) if merge else None
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """Run the blocks; the map keeps its size (merging is the backbone's next step)."""
+    def plans(self, grid: Grid, device: torch.device) -> list[WindowPlan]:
+        """Plans of the blocks without and, from the second block on, with shifted windows."""
+        return [block.attn.plan(grid.q, device) for block in self.blocks[:2]]
+
+    def forward(self, x: Tensor, grid: Grid, plans: Sequence[WindowPlan] | None = None) -> Tensor:
+        """Run the blocks; the map keeps its size (merging is the backbone's next step).
+
+        A compiled stage takes its :meth:`plans` as an input, because it cannot look them up.
+        """
+        plans = self.plans(grid, x.device) if plans is None else plans
         for j, block in enumerate(self.blocks):
-            x = block(x, grid)
+            x = block(x, grid, plans[j % 2])
             if j == 0:
                 for encoding in self.position.values():
                     x = encoding.embed(x, grid)  # type: ignore[operator]

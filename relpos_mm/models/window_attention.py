@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -72,13 +73,21 @@ class WindowAttention(PositionedAttention):
         self.small_map = small_map
         self.mask_padding = mask_padding
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """Attend within windows; ``(B, H, W, C)`` in and out, on the whole map's ``grid``."""
+    def _geometry(self, size: Size) -> tuple[Size, Size]:
+        return window_geometry(size, self.window_size, self.shifted, self.small_map)
+
+    def plan(self, size: Size, device: torch.device) -> WindowPlan:
+        """How a map of ``size`` is cut into windows, from the cache."""
+        return window_plan(size, *self._geometry(size), self.mask_padding, device)
+
+    def forward(self, x: Tensor, grid: Grid, plan: WindowPlan | None = None) -> Tensor:
+        """Attend within windows; ``(B, H, W, C)`` in and out, on the whole map's ``grid``.
+
+        A compiled block cannot look the plan of the map's size up, so it is given :meth:`plan`.
+        """
         batch, height, width, channels = x.shape
-        window, shift = window_geometry(
-            (height, width), self.window_size, self.shifted, self.small_map
-        )
-        plan = window_plan((height, width), window, shift, self.mask_padding, x.device)
+        window, _ = self._geometry((height, width))
+        plan = self.plan((height, width), x.device) if plan is None else plan
         mask, inside = plan.mask, content(grid, batch, x.device)
         if self.mask_padding and inside is not None:
             mask = content_mask(plan, inside.expand(batch, -1, -1).flatten(1))
@@ -102,4 +111,6 @@ class WindowAttention(PositionedAttention):
 def _with_filler(x: Tensor, plan: WindowPlan) -> Tensor:
     """The tokens of a map ``(B, H, W, C)``, and one of zeros where the plan has padding slots."""
     tokens = x.flatten(1, 2)
-    return F.pad(tokens, (0, 0, 0, 1)) if plan.padded else tokens
+    # A compiler would make one graph with and one without.
+    padded = torch.compiler.is_dynamo_compiling() or plan.padded
+    return F.pad(tokens, (0, 0, 0, 1)) if padded else tokens

@@ -20,6 +20,8 @@ from .windows import Cut, WindowPlan, window_plan
 
 def to_windows(tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tensor:
     """``(B, T, parts * h * d) -> (parts, B * windows, h, N, d)``; the last token fills padding."""
+    if torch.compiler.is_dynamo_compiling():
+        return _gathered(tokens, plan, parts, heads)
     if _plain(tokens):
         return _to_windows(tokens, plan, parts, heads)
     return _ToWindows.apply(tokens, plan, parts, heads)
@@ -27,6 +29,8 @@ def to_windows(tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tens
 
 def from_windows(windows: Tensor, plan: WindowPlan) -> Tensor:
     """``(B * windows, h, N, d) -> (B, H * W, h * d)``; what stands in padding is dropped."""
+    if torch.compiler.is_dynamo_compiling():
+        return _returned(windows, plan)
     if _plain(windows):
         return _from_windows(windows, plan)
     return _FromWindows.apply(windows, plan)
@@ -54,6 +58,20 @@ def _from_windows(windows: Tensor, plan: WindowPlan) -> Tensor:
     return moved.view(batch, -1, heads * width)[:, : len(plan.slots)]
 
 
+def _gathered(tokens: Tensor, plan: WindowPlan, parts: int, heads: int) -> Tensor:
+    """:func:`to_windows` for a compiler, which knows sizes by the plan's tensors alone."""
+    slots = tokens.index_select(1, plan.index.flatten())
+    slots = slots.view(-1, plan.index.shape[1], parts, heads, slots.shape[-1] // (parts * heads))
+    return slots.permute(2, 0, 3, 1, 4)
+
+
+def _returned(windows: Tensor, plan: WindowPlan) -> Tensor:
+    """:func:`from_windows` for a compiler."""
+    slots = windows.transpose(1, 2).flatten(2)  # (B * windows, N, h * d)
+    slots = slots.view(-1, plan.index.numel(), slots.shape[-1])
+    return slots.index_select(1, plan.slots)
+
+
 @made_once(maxsize=64)
 def slot_rows(cut: Cut, batch: int, parts: int, heads: int, device: torch.device) -> Tensor:
     """Row of ``(B, T, parts, h)`` that stands in every ``(parts, B, windows, h, N)``.
@@ -63,7 +81,7 @@ def slot_rows(cut: Cut, batch: int, parts: int, heads: int, device: torch.device
     """
     plan = window_plan(*cut, False, device)
     part, image, head = (torch.arange(length, device=device) for length in (parts, batch, heads))
-    rows = plan.index.view(plan.num_windows, 1, -1) * (parts * heads) + head.view(-1, 1)
+    rows = plan.index[:, None] * (parts * heads) + head.view(-1, 1)
     first = part.view(-1, 1) * heads + image * ((len(plan.slots) + plan.padded) * parts * heads)
     return (first.view(parts, batch, 1, 1, 1) + rows).flatten().int()
 
@@ -85,7 +103,7 @@ def rows_of_slots(slots: Tensor, plan: WindowPlan, batch: int, parts: int, heads
     part, image, head = (
         torch.arange(length, device=slots.device) for length in (parts, batch, heads)
     )
-    width = len(plan.index) // plan.num_windows
+    width = plan.index.shape[1]
     rows = (slots // width * (heads * width) + slots % width).view(-1, 1, 1) + head * width
     first = (part * batch + image.view(-1, 1)) * (plan.num_windows * heads * width)
     return (first.view(batch, 1, parts, 1) + rows).flatten()

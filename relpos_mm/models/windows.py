@@ -84,7 +84,7 @@ class WindowPlan:
 
     Attributes:
         cut: Size of the map, window and shift.
-        index: ``(windows * N,)`` token of every slot; ``H * W`` is the padding row.
+        index: ``(windows, N)`` token of every slot; ``H * W`` is the padding row.
         slots: ``(H * W,)`` slot of every token.
         padding: The slots without a token.
         mask: ``(windows, 1, N, N)`` bool, True = may attend; ``None`` when all may.
@@ -119,7 +119,7 @@ def window_plan(
         slots = _ordered_slots(index)
         return WindowPlan(
             cut=(size, window, shift),
-            index=index.flatten().to(device),
+            index=index.to(device),
             slots=slots[:num_tokens].to(device),
             padding=slots[num_tokens:].to(device),
             mask=None if mask is None else mask[:, None].to(device),
@@ -138,7 +138,7 @@ def content_mask(plan: WindowPlan, content: Tensor) -> Tensor:
     Returns:
         ``(B * windows, 1, N, N)`` bool, image-major, True = may attend.
     """
-    slots = F.pad(content, (0, 1))[:, plan.index].view(len(content), plan.num_windows, 1, -1)
+    slots = F.pad(content, (0, 1))[:, plan.index].unsqueeze(2)  # (B, windows, 1, N)
     # A slot always sees itself, see window_plan.
     seen = slots | torch.eye(slots.shape[-1], dtype=torch.bool, device=slots.device)
     seen = seen if plan.mask is None else seen & plan.mask[:, 0]

@@ -72,6 +72,12 @@ def test_backbones_are_speed_ups_and_encodings_are_costs() -> None:
     assert re.search(r"\| `irpe_k` +\| 1\.20 \(1\.10 to 1\.30\)", page)
 
 
+def test_whole_steps_are_speed_ups_by_config() -> None:
+    names = {"suite": "steps", "size": "mini/cls", "base": "default", "name": "onednn"}
+    page = render(record_of(row(**names, ratio=0.8, ratio_low=0.5, ratio_high=1.0)))
+    assert re.search(r"\| `mini/cls` +\| 1\.25 \(1\.00 to 2\.00\)", page)
+
+
 @pytest.mark.parametrize(
     ("record", "key", "met"),
     [

@@ -70,3 +70,7 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(MissingData, match="data/bdpq"):
         Work(CONFIG)
+    (left,) = pairs([CONFIG])
+    assert left.what == f"whole steps of {CONFIG}"
+    assert left.why == "its data are not there, see docs/data.md"
+    assert not left.wrong

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+import torch
 
 from relpos_mm.analysis import (
+    agreement,
     attention_call,
     benchmark_backbones,
     benchmark_calls,
@@ -139,6 +141,19 @@ def test_gradients_of_all_parameters_are_compared(monkeypatch: pytest.MonkeyPatc
     assert isinstance(inference, Pair)
     assert isinstance(training, LeftOut)
     assert training.wrong
+
+
+def test_in_half_precision_the_base_sets_the_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch itself loses at a size is no fault of a network that loses as much."""
+    monkeypatch.setitem(agreement._TOLERANCE, torch.bfloat16, 1e-6)
+    for suite, name in ((benchmark_backbones, "mmdet"), (benchmark_trunk, "abs")):
+        found = measurable(suite.pairs([name], ["1x64x64"], TRAINING, SMALL))
+        assert found[1].dtype == "bfloat16"
+        assert found[1].error > 1e-4
+    monkeypatch.setattr(agreement, "_AS_THE_BASE", 0.5)
+    _, left = benchmark_backbones.pairs(["mmdet"], ["1x64x64"], TRAINING, SMALL)
+    assert isinstance(left, LeftOut)
+    assert left.wrong
 
 
 def test_other_weights_get_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

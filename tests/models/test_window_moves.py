@@ -33,13 +33,15 @@ def random_tokens(plan: WindowPlan, batch: int, channels: int) -> Tensor:
 
 def plain_to_windows(tokens: Tensor, plan: WindowPlan, heads: int) -> Tensor:
     """One gather of whole tokens, then a transposition."""
-    slots = tokens[:, plan.index].view(len(tokens) * plan.num_windows, -1, PARTS, heads, WIDTH)
+    slots = tokens[:, plan.index.flatten()].view(
+        len(tokens) * plan.num_windows, -1, PARTS, heads, WIDTH
+    )
     return slots.permute(2, 0, 3, 1, 4)
 
 
 def plain_from_windows(windows: Tensor, plan: WindowPlan) -> Tensor:
     batch = len(windows) // plan.num_windows
-    return windows.transpose(1, 2).flatten(2).reshape(batch, len(plan.index), -1)[:, plan.slots]
+    return windows.transpose(1, 2).flatten(2).reshape(batch, plan.index.numel(), -1)[:, plan.slots]
 
 
 @settings(max_examples=60)
@@ -96,7 +98,7 @@ def test_second_derivatives_exist(size: tuple[int, int]) -> None:
 def test_only_slots_without_a_token_are_padding() -> None:
     plan = window_plan((5, 3), (2, 3), (1, 1), False, CPU)
     assert plan.padded
-    assert torch.equal(plan.padding, (plan.index == 15).nonzero().flatten())
+    assert torch.equal(plan.padding, (plan.index.flatten() == 15).nonzero().flatten())
     assert not window_plan((4, 3), (2, 3), (1, 1), False, CPU).padded
     tokens = F.pad(torch.ones(1, 15, 1), (0, 0, 0, 1), value=7.0)
     assert to_windows(tokens, plan, 1, 1).flatten()[plan.padding].eq(7).all()
