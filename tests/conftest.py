@@ -57,6 +57,18 @@ def open_log_streams() -> None:
                 handler.stream = sys.__stdout__  # setStream would flush the closed one
 
 
+@pytest.fixture(autouse=True)
+def no_visualizer_of_another_test() -> None:
+    """Forget mmengine's visualizers, which it keeps by the run's name with the second in it.
+
+    The next run of that second would get one that writes into a folder which is gone by now.
+    """
+    kinds = [getattr(sys.modules.get("mmengine.visualization"), "Visualizer", None)]
+    for kind in filter(None, kinds):
+        kind._instance_dict.clear()
+        kinds += kind.__subclasses__()
+
+
 @pytest.fixture(scope="session")
 def repo_root() -> Path:
     """Return the root of the checkout."""
