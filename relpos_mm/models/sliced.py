@@ -8,17 +8,17 @@ backward pass computes a block again. On a CPU this saves the time that fresh me
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from relpos_mm.encodings.contextual import bucket_mass
 from relpos_mm.encodings.lookup import Lookup, ValueLookup
 
-# Pairs of one block: half a megabyte in float32, about what a core has for itself.
-_BLOCK = 2**17
+# Pairs of one block: a megabyte in float32, about what a core has for itself.
+_BLOCK = 2**18
 
 
 def worth_slicing(q: Tensor, k: Tensor, bias: Tensor | None) -> bool:
@@ -59,10 +59,41 @@ def sliced_attention(
     Returns:
         ``(B, h, Nq, d)``.
     """
+    order = _scattered(k.shape[2], k.device)
+    k, v = k.index_select(2, order), v.index_select(2, order)
+    if bias is not None and bias.shape[-1] > 1:
+        bias = bias.index_select(-1, order)
+    logits = [_reordered(lookup, order) for lookup in logits]
+    values = [replace(value, index=_columns(value.index, order)) for value in values]
+
     by_key = [lookup.by_key for lookup in logits]
     sources = [lookup.values for lookup in logits] + [value.table.to(v.dtype) for value in values]
     indices = [lookup.index for lookup in logits] + [value.index for value in values]
     return _SlicedAttention.apply(scale, by_key, q, k, v, bias, *sources, *indices)
+
+
+def _scattered(num_keys: int, device: torch.device) -> Tensor:
+    """Order of keys in which neighbours on the grid are far apart, ``(Nk,)``.
+
+    Neighbours mostly share a bucket, and a sum of many numbers that follow each other into one
+    bucket waits for every addition: in this order, those sums take half the time.
+    """
+    step = max(1, round(num_keys * 0.618))
+    while gcd(step, num_keys) > 1:
+        step += 1
+    return torch.arange(num_keys, device=device) * step % num_keys
+
+
+def _reordered(lookup: Lookup, order: Tensor) -> Lookup:
+    if lookup.by_key:
+        values, index = lookup.values.index_select(2, order), lookup.index.index_select(0, order)
+        return replace(lookup, values=values, index=index)
+    return replace(lookup, index=_columns(lookup.index, order))
+
+
+def _columns(index: Tensor, order: Tensor) -> Tensor:
+    """``index[:, order]``, in a third of its time."""
+    return index.gather(1, order.expand(len(index), -1))
 
 
 @dataclass(frozen=True)
@@ -94,28 +125,44 @@ class _Call:
         values = [ValueLookup(*pair) for pair in pairs[split:]]
         return cls(scale, q, k, v, bias, logits, values)
 
-    def blocks(self) -> Iterator[tuple[tuple[int, int], slice]]:
-        """Every (image, head) with every slice of query rows."""
-        step = max(1, _BLOCK // self.k.shape[2])
-        for image in range(self.q.shape[0]):
-            for head in range(self.q.shape[1]):
-                for first in range(0, self.q.shape[2], step):
-                    yield (image, head), slice(first, first + step)
+    @property
+    def rows(self) -> int:
+        """Query rows of a block."""
+        return max(1, min(_BLOCK // self.k.shape[2], self.q.shape[2]))
 
-    def attention(self, at: tuple[int, int], rows: slice) -> tuple[Tensor, Tensor]:
-        """Scaled queries ``(R, d)`` and their attention ``(R, Nk)``."""
-        q = self.q[at][rows] * self.scale
-        logits = q @ self.k[at].t()
-        for lookup in self.logits:
-            source = self.at(lookup.values, at)
-            if lookup.by_key:
-                logits += source.gather(-1, lookup.index[:, rows]).t()
-            else:
-                logits += source[rows].gather(-1, lookup.index[rows])
+    def blocks(self) -> Iterator[tuple[tuple[int, int], slice]]:
+        """Every slice of query rows with every (image, head), which share the indices."""
+        for first in range(0, self.q.shape[2], self.rows):
+            for image in range(self.q.shape[0]):
+                for head in range(self.q.shape[1]):
+                    yield (image, head), slice(first, first + self.rows)
+
+    def scratch(self) -> Tensor:
+        """Memory for the pairs of a block, ``(R, Nk)``: the same for all blocks."""
+        return self.q.new_empty(self.rows, self.k.shape[2])
+
+    def attention(self, at: tuple[int, int], rows: slice, out: Tensor, spare: Tensor) -> Tensor:
+        """Attention of a block, ``(R, Nk)``, in the memory of `out`."""
+        q, k = self.q[at][rows], self.k[at]
+        out, spare = out[: len(q)], spare[: len(q)]
+        direct = self.logits[:1] if self.logits and not self.logits[0].by_key else []
+        for lookup in direct:
+            self.expand(lookup, at, rows, out)
+        torch.addmm(out, q, k.t(), beta=len(direct), alpha=self.scale, out=out)
+        for lookup in self.logits[len(direct) :]:
+            out += self.expand(lookup, at, rows, spare)
         if self.bias is not None:
             shape = (*self.q.shape[:3], self.k.shape[2])
-            logits += self.bias.expand(shape)[at][rows]
-        return q, logits.softmax(dim=-1)
+            out += self.bias.expand(shape)[at][rows]
+        return torch.softmax(out, dim=-1, out=out)
+
+    def expand(self, lookup: Lookup, at: tuple[int, int], rows: slice, out: Tensor) -> Tensor:
+        """Logits of a block, ``(R, Nk)``, in the memory of `out`."""
+        source = self.at(lookup.values, at)
+        if lookup.by_key:
+            flipped = out.view(out.shape[1], out.shape[0])
+            return torch.gather(source, -1, lookup.index[:, rows], out=flipped).t()
+        return torch.gather(source[rows], -1, lookup.index[rows], out=out)
 
     def at(self, tensor: Tensor, at: tuple[int, int]) -> Tensor:
         """View of one (image, head) of a tensor that broadcasts to ``(B, h, ., .)``."""
@@ -125,40 +172,47 @@ class _Call:
 class _SlicedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scale: float, by_key: list[bool], *tensors: Tensor) -> Tensor:
-        ctx.scale, ctx.by_key = scale, by_key
-        ctx.save_for_backward(*tensors)
         call = _Call.unpack(scale, by_key, *tensors)
         out = call.v.new_empty(*call.q.shape[:3], call.v.shape[-1])
+        masses = [out.new_zeros(*out.shape[:3], value.table.shape[-2]) for value in call.values]
+        pairs, spare = call.scratch(), call.scratch()
         for at, rows in call.blocks():
-            attn = call.attention(at, rows)[1]
-            block = attn @ call.v[at]
-            for value in call.values:
-                masses = _masses(value, attn, rows)
-                block += masses @ call.at(value.table, at)
-            out[at][rows] = block
+            attn = call.attention(at, rows, pairs, spare)
+            torch.mm(attn, call.v[at], out=out[at][rows])
+            for value, mass in zip(call.values, masses, strict=True):
+                mass[at][rows].scatter_add_(-1, value.index[rows], attn)
+        for value, mass in zip(call.values, masses, strict=True):
+            out += mass @ value.table
+        ctx.scale, ctx.by_key, ctx.num_masses = scale, by_key, len(masses)
+        ctx.save_for_backward(*masses, *tensors)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():  # that is, under create_graph
             raise RuntimeError("attend: second derivatives on large grids need impl='eager'")
-        call = _Call.unpack(ctx.scale, ctx.by_key, *ctx.saved_tensors)
+        masses, tensors = ctx.saved_tensors[: ctx.num_masses], ctx.saved_tensors[ctx.num_masses :]
+        call = _Call.unpack(ctx.scale, ctx.by_key, *tensors)
         grad_q, grad_k, grad_v = (torch.zeros_like(tensor) for tensor in (call.q, call.k, call.v))
         grad_rows = [torch.zeros_like(lookup.values) for lookup in call.logits]
-        grad_tables = [torch.zeros_like(value.table) for value in call.values]
+        grad_tables = [
+            (mass.transpose(-2, -1) @ grad_out).sum_to_size(value.table.shape)
+            for value, mass in zip(call.values, masses, strict=True)
+        ]
+        grad_masses = [
+            Lookup(grad_out @ value.table.transpose(-2, -1), value.index) for value in call.values
+        ]
+        pairs, grad_pairs, spare = call.scratch(), call.scratch(), call.scratch()
         for at, rows in call.blocks():
-            q, attn = call.attention(at, rows)
-            grad = grad_out[at][rows]
+            attn = call.attention(at, rows, pairs, spare)
+            q, grad = call.q[at][rows], grad_out[at][rows]
             grad_v[at].addmm_(attn.t(), grad)
-            grad_logits = grad @ call.v[at].t()  # of the attention, until it passes the softmax
-            for value, grad_table in zip(call.values, grad_tables, strict=True):
-                call.at(grad_table, at).addmm_(_masses(value, attn, rows).t(), grad)
-                grad_masses = grad @ call.at(value.table, at).t()
-                grad_logits += grad_masses.gather(-1, value.index[rows])
-            grad_logits -= (grad_logits * attn).sum(dim=-1, keepdim=True)
-            grad_logits *= attn
-            grad_q[at][rows] = grad_logits @ call.k[at] * call.scale
-            grad_k[at].addmm_(grad_logits.t(), q)
+            grad_attn = torch.mm(grad, call.v[at].t(), out=grad_pairs[: len(q)])
+            for lookup in grad_masses:
+                grad_attn += call.expand(lookup, at, rows, spare[: len(q)])
+            grad_logits = _softmax_backward(grad_attn, attn)
+            grad_q[at][rows].addmm_(grad_logits, call.k[at], alpha=call.scale)
+            grad_k[at].addmm_(grad_logits.t(), q, alpha=call.scale)
             for lookup, grad_row in zip(call.logits, grad_rows, strict=True):
                 target = call.at(grad_row, at)
                 if lookup.by_key:
@@ -170,6 +224,6 @@ class _SlicedAttention(torch.autograd.Function):
         return None, None, grad_q, grad_k, grad_v, None, *grad_rows, *grad_tables, *indices
 
 
-def _masses(value: ValueLookup, attn: Tensor, rows: slice) -> Tensor:
-    """Attention of a block per bucket, ``(R, K)``."""
-    return bucket_mass(attn[None, None], value.index[rows], value.table.shape[-2])[0, 0]
+def _softmax_backward(grad: Tensor, attn: Tensor) -> Tensor:
+    """Gradient of the logits, in the memory of `grad`, the one of the attention."""
+    return torch.ops.aten._softmax_backward_data.out(grad, attn, -1, grad.dtype, grad_input=grad)
