@@ -20,6 +20,7 @@ from torch import Tensor
 
 from relpos_mm.engine.errors import UserError
 from relpos_mm.models.eager import biased_logits, content_logits
+from relpos_mm.models.pieces import in_pieces
 from relpos_mm.models.swin_layers import add_branch
 from relpos_mm.models.window_moves import from_windows, to_windows
 from relpos_mm.models.windows import padded_size, window_plan
@@ -148,6 +149,18 @@ def add_in_one(x: Tensor, branch: Tensor) -> Tensor:
 _DROP = DropPath(0.1).train()
 
 
+def bias_as_gathered(q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Tensor:
+    """A bias whose heads lie innermost, as in the table, for all windows with their masks."""
+    bias = rows.view(LENGTH, LENGTH, HEADS).permute(2, 0, 1)[None]
+    return product_and_sum(q, k, v, torch.where(PLAN.mask, bias, torch.finfo(q.dtype).min))  # type: ignore
+
+
+def bias_by_head(q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Tensor:
+    """The same after one copy that puts each head's numbers side by side."""
+    bias = rows.view(LENGTH, LENGTH, HEADS).permute(2, 0, 1)[None].contiguous()
+    return product_and_sum(q, k, v, torch.where(PLAN.mask, bias, torch.finfo(q.dtype).min))  # type: ignore
+
+
 def mlp(x: Tensor, inner: Tensor, outer: Tensor) -> Tensor:
     """The whole map at once."""
     return F.linear(F.gelu(F.linear(x, inner)), outer)
@@ -155,7 +168,7 @@ def mlp(x: Tensor, inner: Tensor, outer: Tensor) -> Tensor:
 
 def mlp_in_pieces(x: Tensor, inner: Tensor, outer: Tensor) -> Tensor:
     """1,024 tokens at a time, whose hidden layer stays in the cache."""
-    return torch.cat([mlp(piece, inner, outer) for piece in x.split(1024)])
+    return in_pieces(lambda tokens: mlp(tokens, inner, outer), x)
 
 
 _MAP = (SIZE[0] * SIZE[1], CHANNELS)
@@ -163,8 +176,14 @@ _QKV = (1, SIZE[0] * SIZE[1], 3 * CHANNELS)
 _HEAD = (PLAN.num_windows, HEADS, LENGTH, WIDTH)
 _ATTENTION = (_HEAD, _HEAD, _HEAD, (1, HEADS, LENGTH, LENGTH))
 _BOTH = (torch.float32, torch.bfloat16)
-_HIDDEN = ((4 * CHANNELS, CHANNELS), (CHANNELS, 4 * CHANNELS))
 TOKENS = "one gather of tokens"
+PIECES = "pieces of 1,024 tokens"
+
+
+def _hidden(channels: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (4 * channels, channels), (channels, 4 * channels)
+
+
 TRIALS = (
     Trial("cut", "pad, roll, permute", TOKENS, False, (pad_roll_permute, gather_tokens), [_QKV],
           dtypes=_BOTH),
@@ -184,8 +203,11 @@ TRIALS = (
           (masked_each_call, masked_once), _ATTENTION, steps=["inference"]),
     Trial("residual", "div, mul, add", "addcmul", True, (drop_then_add, add_in_one), [_MAP, _MAP],
           steps=["training"]),
-    Trial("MLP", "whole map", "pieces of 1,024 tokens", False, (mlp, mlp_in_pieces),
-          [_MAP, *_HIDDEN], steps=["inference"]),
+    Trial("bias", "as gathered", "contiguous", True, (bias_as_gathered, bias_by_head),
+          [*_ATTENTION[:3], (LENGTH**2, HEADS)]),
+    Trial("MLP", "whole map", PIECES, True, (mlp, mlp_in_pieces), [_MAP, *_hidden(CHANNELS)]),
+    Trial("MLP of the first stage", "whole map", PIECES, True, (mlp, mlp_in_pieces),
+          [(4 * _MAP[0], CHANNELS // 2), *_hidden(CHANNELS // 2)], dtypes=_BOTH),
 )  # fmt: skip
 
 

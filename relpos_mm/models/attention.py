@@ -210,6 +210,9 @@ def _position_logits(
         elif term is not None:
             term = _four_axes(term)
             term = F.pad(term, (prefix, 0, prefix, 0)) if prefix else term
+            # Gathered from a table, heads lie innermost, and what is added for all windows would
+            # take over that layout, in which every pass is slower and the softmax makes a copy.
+            term = term.contiguous()
             dense = term if dense is None else dense + term
     return factors, lookups, dense
 

@@ -16,6 +16,7 @@ from relpos_mm.encodings.grid import Grid, Size
 from relpos_mm.registry import build_positions, site_of
 
 from .mmcv_parts import FFN
+from .pieces import in_pieces
 from .window_attention import SmallMap, WindowAttention
 from .windows import WindowPlan
 
@@ -61,7 +62,8 @@ class SwinBlock(BaseModule):
             if encoding.site == "block":
                 x = encoding.embed(x, grid)
         x = add_branch(x, self.attn(self.norm1(x), grid, plan), self.drop_path)
-        return add_branch(x, self.ffn(self.norm2(x)), self.drop_path)
+        branch = in_pieces(lambda tokens: self.ffn(self.norm2(tokens)), x)
+        return add_branch(x, branch, self.drop_path)
 
 
 def add_branch(x: Tensor, branch: Tensor, drop_path: DropPath) -> Tensor:
