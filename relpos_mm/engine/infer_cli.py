@@ -73,6 +73,8 @@ def device_name(name: str) -> str:
 def name_outputs(pictures: Iterable[Path], out_dir: Path) -> dict[Path, Path]:
     """Map every picture, those in folders too, to the output path that its files start with.
 
+    It is the picture's path below its folder, without suffix, and with a number where taken.
+
     Raises:
         UserError: A folder holds no picture.
     """
@@ -84,12 +86,15 @@ def name_outputs(pictures: Iterable[Path], out_dir: Path) -> dict[Path, Path]:
             if not found:
                 raise UserError(f"No picture in folder {given} ({' '.join(IMG_EXTENSIONS)})")
         for path in found:
+            if path in jobs:
+                continue
             below = path.relative_to(given) if given.is_dir() else Path(path.name)
-            target, number = out_dir / below, 1
-            while target in jobs.values() and jobs.get(path) != target:
+            below, number = below.with_suffix(""), 1
+            target = out_dir / below
+            while target in jobs.values():
                 number += 1
                 target = out_dir / below.with_name(f"{below.name}-{number}")
-            jobs.setdefault(path, target)
+            jobs[path] = target
     return jobs
 
 

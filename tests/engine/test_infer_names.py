@@ -21,10 +21,10 @@ def test_folders_keep_their_structure_and_equal_names_stay_apart(tmp_path: Path)
     touch(a / "x.png", a / "deep" / "x.png", a / "notes.txt", b / "x.png", b / "X.JPG")
     jobs = name_outputs([a, b / "x.png", b], Path("out"))
     assert jobs == {
-        a / "x.png": Path("out/x.png"),
-        a / "deep" / "x.png": Path("out/deep/x.png"),
-        b / "x.png": Path("out/x.png-2"),
-        b / "X.JPG": Path("out/X.JPG"),
+        a / "x.png": Path("out/x"),
+        a / "deep" / "x.png": Path("out/deep/x"),
+        b / "x.png": Path("out/x-2"),
+        b / "X.JPG": Path("out/X"),
     }
 
 
@@ -32,7 +32,7 @@ def test_a_missing_file_is_left_to_the_reader_and_an_empty_folder_is_refused(
     tmp_path: Path,
 ) -> None:
     missing = tmp_path / "none.png"
-    assert name_outputs([missing], Path("out")) == {missing: Path("out/none.png")}
+    assert name_outputs([missing], Path("out")) == {missing: Path("out/none")}
     with pytest.raises(UserError, match="No picture in folder"):
         name_outputs([tmp_path], Path("out"))
 

@@ -100,8 +100,9 @@ def _predict(workspace: Workspace, config: str, checkpoint: str, family: str) ->
     assert done.returncode == 2
     assert "2 of 11 pictures not done: odd/broken.jpg, none.png" in done.stdout
     for name in pictures:
-        record = json.loads((workspace.path / "out" / f"{name}.json").read_text())
-        drawn = Image.open(workspace.path / "out" / f"{name}.png")
+        stem = workspace.path / "out" / Path(name).stem
+        record = json.loads(stem.with_suffix(".json").read_text())
+        drawn = Image.open(stem.with_suffix(".png"))
         assert (record["width_px"], record["height_px"]) == pictures[name].size
         assert min(drawn.size) >= 1
         if family == "upernet":
@@ -112,8 +113,7 @@ def _predict(workspace: Workspace, config: str, checkpoint: str, family: str) ->
             assert len(record["top"]) == 5
             assert record["top"][0]["class"] in "bdpqoxst"
     rgba, plain = (
-        json.loads((workspace.path / "out" / f"{n}.json").read_text())
-        for n in ("rgba.png", "rgb.png")
+        json.loads((workspace.path / "out" / f"{n}.json").read_text()) for n in ("rgba", "rgb")
     )
     drop = ("picture", "label_map")  # transparency is dropped: all else is equal
     assert {k: v for k, v in rgba.items() if k not in drop} == {
