@@ -69,7 +69,8 @@ _HOW = """## How this is measured
 
 `make bench` does it all; `python tools/benchmark.py --help` lists sizes, encodings, libraries,
 precisions, threads and devices, and `--doc` renews this page. On a busy machine ratios below 1.05
-mean nothing: look at the load above.
+mean nothing: look at the load above. See also [what was tried to make the trunk
+faster](performance_tried.md) and [where the time of a training step goes](step_profile.md).
 """
 
 
