@@ -67,8 +67,9 @@ def sliced_attention(
     values = [replace(value, index=_columns(value.index, order)) for value in values]
 
     by_key = [lookup.by_key for lookup in logits]
-    sources = [lookup.values for lookup in logits] + [value.table.to(v.dtype) for value in values]
+    sources = [lookup.values for lookup in logits] + [value.table for value in values]
     indices = [lookup.index for lookup in logits] + [value.index for value in values]
+    sources = [source.to(q.dtype) for source in sources]
     return _SlicedAttention.apply(scale, by_key, q, k, v, bias, *sources, *indices)
 
 
