@@ -95,7 +95,8 @@ def render_results(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 def render_study(brief: Mapping[str, Any]) -> str:
     """Return a study's verdicts and results, from its report's ``summary.json``, as Markdown."""
-    lines = [f"**{brief['title']}**", ""]
+    title = f"[{brief['title']}]({brief['report']})" if "report" in brief else brief["title"]
+    lines = [f"**{title}**", ""]
     for text in brief["text"]:
         lines += [text, ""]
     for table in brief["tables"]:
@@ -111,9 +112,16 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def load_studies(folder: str | Path) -> list[dict[str, Any]]:
-    """Return the studies whose reports are kept as ``FOLDER/NAME/summary.json``."""
+    """Return the studies whose reports are kept as ``FOLDER/NAME/summary.json``.
+
+    ``report`` is the path of a study's report from the README.
+    """
     files = sorted(Path(folder).glob("*/summary.json"))
-    return [brief for file in files for brief in json.loads(file.read_text())]
+    return [
+        {**brief, "report": f"docs/studies/{file.parent.name}/report.md"}
+        for file in files
+        for brief in json.loads(file.read_text())
+    ]
 
 
 def update_results(

@@ -15,6 +15,7 @@ from relpos_mm.readme import (
     load_studies,
     record_demo,
     render_results,
+    render_study,
     update_results,
 )
 
@@ -80,6 +81,14 @@ def test_studies_stand_below_the_demos_table() -> None:
     )
     assert new.endswith(block)
     assert "**A study**\n\nLevel: mechanism." in new
+
+
+def test_a_kept_study_links_to_its_report(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    brief = {"study": "s", "title": "A study", "text": [], "tables": []}
+    (tmp_path / "mine/summary.json").write_text(json.dumps([brief]))
+    (loaded,) = load_studies(tmp_path)
+    assert render_study(loaded) == "**[A study](docs/studies/mine/report.md)**"
 
 
 def test_page_without_markers_is_refused() -> None:
