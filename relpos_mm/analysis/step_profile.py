@@ -35,7 +35,7 @@ from .tables import markdown_table, replace_block
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "step_profile.md"
 FULL_SIZE = ("cascade_swin_t_relonly", "upernet_swin_t_relonly")
-# Methods by which a part of a model does its work in training; of nested ones the outer counts.
+# Methods by which a part of a model does its work in training.
 _METHODS = ("forward", "loss", "loss_and_predict")
 _STEP = "rest of the step"
 

@@ -16,9 +16,9 @@ _SMALLEST_MAP = 4 * _PIECE
 def in_pieces(layers: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """``layers(x)`` for maps ``(..., C)``, computed in pieces where that is faster.
 
-    On a CPU the hidden layer of a large map is fresh memory in every call, which takes as long to
-    get from the system as the products take to compute; pieces reuse what the last one has freed,
-    also in the backward pass.
+    On a CPU the hidden layer of a large map is fresh memory in every call, which takes long to get
+    from the system (docs/performance_tried.md); pieces reuse what the last one has freed, also in
+    the backward pass.
     """
     tokens = x.flatten(0, -2)
     traced = torch.jit.is_tracing() or torch.compiler.is_compiling()
