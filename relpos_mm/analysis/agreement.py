@@ -41,8 +41,9 @@ def disagreement(error: float, dtype: torch.dtype, base_error: float = 0.0) -> s
     Args:
         error: Of the result.
         dtype: Precision of the computation.
-        base_error: What the base itself is off by in this precision: torch sums gradients of norms
-            over many tokens in bfloat16, whose error grows with the picture for everybody.
+        base_error: What other code is off by in this precision, such as the base: torch sums
+            gradients of norms over many tokens in bfloat16, whose error grows with the picture for
+            everybody.
     """
     allowed = max(_TOLERANCE[dtype], _AS_THE_BASE * base_error)
     if error <= allowed:  # never for NaN

@@ -107,7 +107,8 @@ def compared(
         steps: Steps to compare.
         error_of: Difference of a step's results to the reference.
         limit_of: Bar of a step.
-        base_error_of: Difference of the base's own results to a reference in better precision.
+        base_error_of: Difference of other code of the same precision, such as the base, to the
+            reference: what this precision explains.
     """
     for step in steps:
         error = error_of(step)

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from relpos_mm.encodings.lookup import Lookup, ValueLookup
 
-# Pairs of one block: a megabyte in float32, about what a core has for itself.
-_BLOCK = 2**18
+# Pairs of one block, two megabytes in float32: smaller ones pay for more calls, larger ones leave
+# the cache.
+_BLOCK = 2**19
 
 
 def worth_slicing(q: Tensor, k: Tensor, bias: Tensor | None) -> bool:
@@ -59,12 +60,14 @@ def sliced_attention(
     Returns:
         ``(B, h, Nq, d)``.
     """
-    order = _scattered(k.shape[2], k.device)
-    k, v = k.index_select(2, order), v.index_select(2, order)
-    if bias is not None and bias.shape[-1] > 1:
-        bias = bias.index_select(-1, order)
-    logits = [_reordered(lookup, order) for lookup in logits]
-    values = [replace(value, index=_columns(value.index, order)) for value in values]
+    # Sums into buckets are part of values and of gradients only.
+    if values or (torch.is_grad_enabled() and any(term.values.requires_grad for term in logits)):
+        order = _scattered(k.shape[2], k.device)
+        k, v = k.index_select(2, order), v.index_select(2, order)
+        if bias is not None and bias.shape[-1] > 1:
+            bias = bias.index_select(-1, order)
+        logits = [_reordered(lookup, order) for lookup in logits]
+        values = [replace(value, index=_columns(value.index, order)) for value in values]
 
     by_key = [lookup.by_key for lookup in logits]
     sources = [lookup.values for lookup in logits] + [value.table for value in values]

@@ -101,7 +101,7 @@ def test_factored_terms_become_channels_of_the_blocks(calls: list[int]) -> None:
 
 def test_factored_terms_need_no_matrix_of_all_pairs() -> None:
     """A block, and queries and keys with a channel per row and column, are the largest tensors."""
-    side, width = 40, 4
+    side, width = 64, 4  # ViTDet at 1024 x 1024
     torch.manual_seed(0)
     encoding = DecomposedBias(embed_dims=width, num_heads=1, window_size=side)
     tokens = [torch.randn(1, 1, side**2, width, requires_grad=True) for _ in "qkv"]
