@@ -25,6 +25,10 @@ from .predictor import Predictor, UnreadablePicture
 from .saving import write_atomically
 
 
+# Before the suffix of a label map.
+_LABELS = ".labels"
+
+
 def infer(argv: list[str] | None = None) -> None:
     """Predict as the command line says: a drawing and a json file for every picture.
 
@@ -73,7 +77,8 @@ def device_name(name: str) -> str:
 def name_outputs(pictures: Iterable[Path], out_dir: Path) -> dict[Path, Path]:
     """Map every picture, those in folders too, to the output path that its files start with.
 
-    It is the picture's path below its folder, without suffix, and with a number where taken.
+    It is the picture's path below its folder, without suffix, and with a number where taken: by
+    another picture, or by the label map of a segmented one.
 
     Raises:
         UserError: A folder holds no picture.
@@ -91,7 +96,7 @@ def name_outputs(pictures: Iterable[Path], out_dir: Path) -> dict[Path, Path]:
             below = path.relative_to(given) if given.is_dir() else Path(path.name)
             below, number = below.with_suffix(""), 1
             target = out_dir / below
-            while target in jobs.values():
+            while target in jobs.values() or target.suffix == _LABELS:
                 number += 1
                 target = out_dir / below.with_name(f"{below.name}-{number}")
             jobs[path] = target
@@ -119,7 +124,7 @@ def _predict_all(
         if "pred_instances" in sample:
             content = predictions.detections(sample, classes, score_thr)
         elif "pred_sem_seg" in sample:
-            labels = target.with_name(f"{target.name}.labels.png")
+            labels = target.with_name(f"{target.name}{_LABELS}.png")
             content = predictions.segmentation(sample, classes, labels)
         else:
             content = predictions.classification(sample, classes)

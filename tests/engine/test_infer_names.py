@@ -28,6 +28,12 @@ def test_folders_keep_their_structure_and_equal_names_stay_apart(tmp_path: Path)
     }
 
 
+def test_a_picture_stays_apart_from_the_label_map_of_another(tmp_path: Path) -> None:
+    touch(tmp_path / "x.jpg", tmp_path / "x.labels.jpg")
+    jobs = name_outputs([tmp_path], Path("out"))
+    assert [*jobs.values()] == [Path("out/x"), Path("out/x.labels-2")]
+
+
 def test_a_missing_file_is_left_to_the_reader_and_an_empty_folder_is_refused(
     tmp_path: Path,
 ) -> None:
