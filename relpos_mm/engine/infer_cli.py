@@ -24,7 +24,6 @@ from .options import OptionAction
 from .predictor import Predictor, UnreadablePicture
 from .saving import write_atomically
 
-
 # Before the suffix of a label map.
 _LABELS = ".labels"
 
