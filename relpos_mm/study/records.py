@@ -93,7 +93,7 @@ def collect(
     found = Collection()
     seen: dict[tuple[Any, ...], dict[str, Path]] = {}
     versions: dict[str, None] = {}
-    for path in [*_own(cells), *_copied(more)]:
+    for path, owner in [*_own(cells), *((path, None) for path in _copied(more))]:
         try:
             content = json.loads(path.read_text())
         except (OSError, ValueError) as error:
@@ -106,6 +106,8 @@ def collect(
         if place is None:
             found.notes.append(f"{path}: names no task, variant and seed of these studies")
             continue
+        if owner is not None:
+            place = (owner, *place[1:])
         # A file that names no study may be of any.
         study, others = place[0], seen.setdefault(place[1:], {})
         twins = [other for name, other in others.items() if name == study or "" in (name, study)]
@@ -119,11 +121,14 @@ def collect(
     return found
 
 
-def _own(cells: Iterable[Cell]) -> Iterator[Path]:
-    """The results of finished cells; what an earlier form of the study left behind is not read."""
+def _own(cells: Iterable[Cell]) -> Iterator[tuple[Path, str]]:
+    """The results of finished cells and their study; older forms of the study are not read.
+
+    A cell that another study has alike may have been trained there and copied.
+    """
     for cell in cells:
         if sealed(cell.path, cell.id) is not None:
-            yield cell.path / "result.json"
+            yield cell.path / "result.json", cell.study
 
 
 def _copied(places: Iterable[Path]) -> Iterator[Path]:

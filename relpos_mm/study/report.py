@@ -106,12 +106,14 @@ def _brief(analysis: Analysis, parts: Sequence[Section]) -> dict[str, Any]:
     """Return verdicts and results: as the README shows them, and as numbers for the ledger."""
     study = analysis.study
     short, results = (part for part in parts if part.title in ("In short", "Results"))
+    # Of several worlds the means fill pages: the report has them.
+    means = [] if len(study.worlds) > 1 else results.tables[:1]
     return {
         "study": study.name,
         "title": study.title,
         "level": study.level,
         "text": short.text,
-        "tables": [vars(table) for table in [*short.tables, *results.tables[:1]]],
+        "tables": [vars(table) for table in [*short.tables, *means]],
         "means": list(_means(analysis)),
         "verdicts": [_verdict(line) for line in analysis.comparisons if line.difference.n],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -180,6 +181,47 @@ def test_missing_and_failed_cells_are_listed_and_left_overs_are_not_read(
     assert "| waiting | train |" in row_of(text, "detection-relonly-s1")
     assert "| half-done | train |" in row_of(text, "detection-noenc-s1")
     assert "7.00" not in text
+
+
+def test_a_cell_that_another_study_trained_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, monkeypatch)
+    place = (study.folder, "classification", "noenc", 1, {"top1_pct": 80.0})
+    write_result(*place, study="the one it was copied from")
+    text = report(study, tmp_path / "out")
+    assert row_of(text, "| top-1 %, classification (toy-val) | 80.00 (1) |")
+
+
+def test_differences_are_drawn_against_the_strength_of_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = [f"{place}.layout{strength:03}" for place in ("left60", "all") for strength in (0, 50)]
+    study = toy_study(tmp_path, monkeypatch, data="bdpq", worlds={world: {} for world in worlds})
+    results = []
+    for at, world in enumerate(worlds):
+        for variant, gain in (("noenc", 0.0), ("absonly", 0.1)):
+            metrics = {"box_ap": 0.4 + at * gain}
+            more = {"cell_more": {"world": world}, "data_sha256": world}
+            folder = tmp_path / world
+            results += [
+                write_result(folder, "detection", variant, seed, metrics, **more)
+                for seed in (1, 2)
+            ]
+    text = report(study, tmp_path / "out", results)
+    section = text.split("## Against layout strength")[1].split("\n## ")[0]
+    (figure,) = re.findall(r"!\[box AP, toy-val\]\((.*)\)", section)
+    drawn = (tmp_path / "out" / figure).read_text()
+    assert all(f"absonly - noenc, letters {place}" in drawn for place in ("left60", "all"))
+    means = [row_of(text, "| box AP, detection, " + world, "n = 2") for world in worlds]
+    assert [re.findall(r"[+-]\d+\.\d\d", row)[0] for row in means] == [
+        "+0.00",
+        "+10.00",
+        "+20.00",
+        "+30.00",
+    ]
+    (brief,) = json.loads((tmp_path / "out/summary.json").read_text())
+    assert len(brief["tables"]) == 1  # the verdicts; means of many worlds fill pages
 
 
 def test_a_report_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
