@@ -205,8 +205,7 @@ def test_differences_are_drawn_against_the_strength_of_layout(
             more = {"cell_more": {"world": world}, "data_sha256": world}
             folder = tmp_path / world
             results += [
-                write_result(folder, "detection", variant, seed, metrics, **more)
-                for seed in (1, 2)
+                write_result(folder, "detection", variant, seed, metrics, **more) for seed in (1, 2)
             ]
     text = report(study, tmp_path / "out", results)
     section = text.split("## Against layout strength")[1].split("\n## ")[0]
