@@ -60,20 +60,20 @@ def sliced_attention(
     Returns:
         ``(B, h, Nq, d)``.
     """
+    order = None
     # Sums into buckets are part of values and of gradients only.
     if values or (torch.is_grad_enabled() and any(term.values.requires_grad for term in logits)):
         order = _scattered(k.shape[2], k.device)
         k, v = k.index_select(2, order), v.index_select(2, order)
         if bias is not None and bias.shape[-1] > 1:
             bias = bias.index_select(-1, order)
-        logits = [_reordered(lookup, order) for lookup in logits]
-        values = [replace(value, index=_columns(value.index, order)) for value in values]
+        logits = [_reordered(lookup, order) if lookup.by_key else lookup for lookup in logits]
 
     by_key = [lookup.by_key for lookup in logits]
     sources = [lookup.values for lookup in logits] + [value.table for value in values]
     indices = [lookup.index for lookup in logits] + [value.index for value in values]
     sources = [source.to(q.dtype) for source in sources]
-    return _SlicedAttention.apply(scale, by_key, q, k, v, bias, *sources, *indices)
+    return _SlicedAttention.apply(scale, by_key, order, q, k, v, bias, *sources, *indices)
 
 
 def _scattered(num_keys: int, device: torch.device) -> Tensor:
@@ -89,15 +89,9 @@ def _scattered(num_keys: int, device: torch.device) -> Tensor:
 
 
 def _reordered(lookup: Lookup, order: Tensor) -> Lookup:
-    if lookup.by_key:
-        values, index = lookup.values.index_select(2, order), lookup.index.index_select(0, order)
-        return replace(lookup, values=values, index=index)
-    return replace(lookup, index=_columns(lookup.index, order))
-
-
-def _columns(index: Tensor, order: Tensor) -> Tensor:
-    """``index[:, order]``, in a third of its time."""
-    return index.gather(1, order.expand(len(index), -1))
+    """A lookup by key with its rows, and those of its index, in another order of keys."""
+    values, index = lookup.values.index_select(2, order), lookup.index.index_select(0, order)
+    return replace(lookup, values=values, index=index)
 
 
 @dataclass(frozen=True)
@@ -105,6 +99,7 @@ class _Call:
     """The inputs of one call, and what both directions compute of a block."""
 
     scale: float
+    order: Tensor | None  # of the keys everywhere but in indices by query
     q: Tensor
     k: Tensor
     v: Tensor
@@ -117,6 +112,7 @@ class _Call:
         cls,
         scale: float,
         by_key: list[bool],
+        order: Tensor | None,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -127,46 +123,70 @@ class _Call:
         pairs = list(zip(tensors[:half], tensors[half:], strict=True))
         logits = [Lookup(*pair, flag) for pair, flag in zip(pairs[:split], by_key, strict=True)]
         values = [ValueLookup(*pair) for pair in pairs[split:]]
-        return cls(scale, q, k, v, bias, logits, values)
+        return cls(scale, order, q, k, v, bias, logits, values)
 
     @property
     def rows(self) -> int:
         """Query rows of a block."""
         return max(1, min(_BLOCK // self.k.shape[2], self.q.shape[2]))
 
-    def blocks(self) -> Iterator[tuple[tuple[int, int], slice]]:
-        """Every slice of query rows with every (image, head), which share the indices."""
+    def blocks(self) -> Iterator[tuple[tuple[int, int], slice, list[Tensor], list[Tensor]]]:
+        """Every slice of query rows with every (image, head).
+
+        These share what a block picks, ``(R, Nk)``, for each term of the logits and of the values.
+        """
         for first in range(0, self.q.shape[2], self.rows):
+            rows = slice(first, first + self.rows)
+            of_logits = [self.picks(term, rows) for term in self.logits]
+            of_values = [self.picks(term, rows) for term in self.values]
             for image in range(self.q.shape[0]):
                 for head in range(self.q.shape[1]):
-                    yield (image, head), slice(first, first + self.rows)
+                    yield (image, head), rows, of_logits, of_values
+
+    def picks(self, term: Lookup | ValueLookup, rows: slice) -> Tensor:
+        """Bucket of each pair of a block; of a lookup by key the place among all its values.
+
+        Such places lie side by side for one query, which halves the time of picking and takes a
+        third of that of sums into rows of other keys.
+        """
+        if isinstance(term, Lookup) and term.by_key:
+            num_keys, num_buckets = term.values.shape[-2:]
+            firsts = torch.arange(num_keys, device=term.index.device)[:, None] * num_buckets
+            return (firsts + term.index[:, rows]).t().contiguous()
+        index = term.index[rows]
+        # As index[:, order], in a third of its time.
+        return index if self.order is None else index.gather(1, self.order.expand(len(index), -1))
 
     def scratch(self) -> Tensor:
         """Memory for the pairs of a block, ``(R, Nk)``: the same for all blocks."""
         return self.q.new_empty(self.rows, self.k.shape[2])
 
-    def attention(self, at: tuple[int, int], rows: slice, out: Tensor, spare: Tensor) -> Tensor:
+    def attention(
+        self, at: tuple[int, int], rows: slice, picks: list[Tensor], out: Tensor, spare: Tensor
+    ) -> Tensor:
         """Attention of a block, ``(R, Nk)``, in the memory of `out`."""
         q, k = self.q[at][rows], self.k[at]
         out, spare = out[: len(q)], spare[: len(q)]
-        direct = self.logits[:1] if self.logits and not self.logits[0].by_key else []
-        for lookup in direct:
-            self.expand(lookup, at, rows, out)
-        torch.addmm(out, q, k.t(), beta=len(direct), alpha=self.scale, out=out)
-        for lookup in self.logits[len(direct) :]:
-            out += self.expand(lookup, at, rows, spare)
+        terms = list(zip(self.logits, picks, strict=True))
+        for lookup, pick in terms[:1]:
+            self.expand(lookup, at, rows, pick, out)
+        torch.addmm(out, q, k.t(), beta=1 if terms else 0, alpha=self.scale, out=out)
+        for lookup, pick in terms[1:]:
+            out += self.expand(lookup, at, rows, pick, spare)
         if self.bias is not None:
             shape = (*self.q.shape[:3], self.k.shape[2])
             out += self.bias.expand(shape)[at][rows]
         return torch.softmax(out, dim=-1, out=out)
 
-    def expand(self, lookup: Lookup, at: tuple[int, int], rows: slice, out: Tensor) -> Tensor:
-        """Logits of a block, ``(R, Nk)``, in the memory of `out`."""
+    def expand(
+        self, lookup: Lookup, at: tuple[int, int], rows: slice, pick: Tensor, out: Tensor
+    ) -> Tensor:
+        """Numbers that a block picks, ``(R, Nk)``, in the memory of `out`."""
         source = self.at(lookup.values, at)
         if lookup.by_key:
-            flipped = out.view(out.shape[1], out.shape[0])
-            return torch.gather(source, -1, lookup.index[:, rows], out=flipped).t()
-        return torch.gather(source[rows], -1, lookup.index[rows], out=out)
+            torch.index_select(source.reshape(-1), 0, pick.view(-1), out=out.view(-1))
+            return out
+        return torch.gather(source[rows], -1, pick, out=out)
 
     def at(self, tensor: Tensor, at: tuple[int, int]) -> Tensor:
         """View of one (image, head) of a tensor that broadcasts to ``(B, h, ., .)``."""
@@ -175,19 +195,21 @@ class _Call:
 
 class _SlicedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scale: float, by_key: list[bool], *tensors: Tensor) -> Tensor:
-        call = _Call.unpack(scale, by_key, *tensors)
+    def forward(
+        ctx: Any, scale: float, by_key: list[bool], order: Tensor | None, *tensors: Tensor
+    ) -> Tensor:
+        call = _Call.unpack(scale, by_key, order, *tensors)
         out = call.v.new_empty(*call.q.shape[:3], call.v.shape[-1])
         masses = [out.new_zeros(*out.shape[:3], value.table.shape[-2]) for value in call.values]
         pairs, spare = call.scratch(), call.scratch()
-        for at, rows in call.blocks():
-            attn = call.attention(at, rows, pairs, spare)
+        for at, rows, picks, sums in call.blocks():
+            attn = call.attention(at, rows, picks, pairs, spare)
             torch.mm(attn, call.v[at], out=out[at][rows])
-            for value, mass in zip(call.values, masses, strict=True):
-                mass[at][rows].scatter_add_(-1, value.index[rows], attn)
+            for mass, pick in zip(masses, sums, strict=True):
+                mass[at][rows].scatter_add_(-1, pick, attn)
         for value, mass in zip(call.values, masses, strict=True):
             out += mass @ value.table
-        ctx.scale, ctx.by_key, ctx.num_masses = scale, by_key, len(masses)
+        ctx.scale, ctx.by_key, ctx.order, ctx.num_masses = scale, by_key, order, len(masses)
         ctx.save_for_backward(*masses, *tensors)
         return out
 
@@ -196,9 +218,9 @@ class _SlicedAttention(torch.autograd.Function):
         if torch.is_grad_enabled():  # that is, under create_graph
             raise RuntimeError("attend: second derivatives on large grids need impl='eager'")
         masses, tensors = ctx.saved_tensors[: ctx.num_masses], ctx.saved_tensors[ctx.num_masses :]
-        call = _Call.unpack(ctx.scale, ctx.by_key, *tensors)
+        call = _Call.unpack(ctx.scale, ctx.by_key, ctx.order, *tensors)
         grad_q, grad_k, grad_v = (torch.zeros_like(tensor) for tensor in (call.q, call.k, call.v))
-        grad_rows = [torch.zeros_like(lookup.values) for lookup in call.logits]
+        grad_rows = [lookup.values.new_zeros(lookup.values.shape) for lookup in call.logits]
         grad_tables = [
             (mass.transpose(-2, -1) @ grad_out).sum_to_size(value.table.shape)
             for value, mass in zip(call.values, masses, strict=True)
@@ -207,25 +229,24 @@ class _SlicedAttention(torch.autograd.Function):
             Lookup(grad_out @ value.table.transpose(-2, -1), value.index) for value in call.values
         ]
         pairs, grad_pairs, spare = call.scratch(), call.scratch(), call.scratch()
-        for at, rows in call.blocks():
-            attn = call.attention(at, rows, pairs, spare)
+        for at, rows, picks, sums in call.blocks():
+            attn = call.attention(at, rows, picks, pairs, spare)
             q, grad = call.q[at][rows], grad_out[at][rows]
             grad_v[at].addmm_(attn.t(), grad)
             grad_attn = torch.mm(grad, call.v[at].t(), out=grad_pairs[: len(q)])
-            for lookup in grad_masses:
-                grad_attn += call.expand(lookup, at, rows, spare[: len(q)])
+            for lookup, pick in zip(grad_masses, sums, strict=True):
+                grad_attn += call.expand(lookup, at, rows, pick, spare[: len(q)])
             grad_logits = _softmax_backward(grad_attn, attn)
             grad_q[at][rows].addmm_(grad_logits, call.k[at], alpha=call.scale)
             grad_k[at].addmm_(grad_logits.t(), q, alpha=call.scale)
-            for lookup, grad_row in zip(call.logits, grad_rows, strict=True):
+            for lookup, pick, grad_row in zip(call.logits, picks, grad_rows, strict=True):
                 target = call.at(grad_row, at)
                 if lookup.by_key:
-                    # Scattering from a transposed view takes six times as long.
-                    target.scatter_add_(-1, lookup.index[:, rows], grad_logits.t().contiguous())
+                    target.view(-1).scatter_add_(0, pick.view(-1), grad_logits.view(-1))
                 else:
-                    target[rows].scatter_add_(-1, lookup.index[rows], grad_logits)
+                    target[rows].scatter_add_(-1, pick, grad_logits)
         indices = [None] * (len(grad_rows) + len(grad_tables))
-        return None, None, grad_q, grad_k, grad_v, None, *grad_rows, *grad_tables, *indices
+        return None, None, None, grad_q, grad_k, grad_v, None, *grad_rows, *grad_tables, *indices
 
 
 def _softmax_backward(grad: Tensor, attn: Tensor) -> Tensor:
