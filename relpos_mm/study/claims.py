@@ -46,7 +46,7 @@ _SIGNS = """## Signs
 The question that this project asks, in all tables above that answer it: what the absolute term
 adds. Ours is the verdict of a kept report for the same two encodings and the same kind of task; a
 *mechanism* study has other networks and other pictures, so its sign is all that may be set beside a
-published one.
+published one. A study that varies its pictures on purpose answers another question and is left out.
 """
 
 
@@ -94,10 +94,14 @@ def _problems(claim: Mapping[str, Any], sources: Mapping[str, Any]) -> Iterator[
 
 
 def load_summaries(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the kept reports' numbers by name of the study."""
+    """Return the kept reports' numbers by name of the study; those of several worlds left out."""
     files = sorted(folder.glob("*/summary.json"))
     found = [brief for file in files for brief in json.loads(file.read_text("utf-8"))]
-    return {brief["study"]: brief for brief in found}
+    return {
+        brief["study"]: brief
+        for brief in found
+        if not any(line["world"] for line in brief["verdicts"])
+    }
 
 
 def status(published: float, ours: Mapping[str, Any] | None, factor: float = 1.0) -> str:

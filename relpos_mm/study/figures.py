@@ -122,9 +122,10 @@ def knob(lines: Sequence[Comparison], metric: str) -> str | None:
     if not series:
         return None
     figure, axes = _axes(3)
-    for colour, (name, points) in zip(LINES * 9, series.items(), strict=False):
+    for place, (colour, (name, points)) in enumerate(zip(LINES * 9, series.items(), strict=False)):
         points.sort(key=lambda point: point[0])
-        at = [strength for strength, _ in points]
+        # Side by side, or intervals hide each other.
+        at = [strength + 1.5 * (place - (len(series) - 1) / 2) for strength, _ in points]
         means, below, above = [], [], []
         for _, line in points:
             mean = line.difference.mean or 0.0  # it is there, or the line would not be
@@ -136,5 +137,7 @@ def knob(lines: Sequence[Comparison], metric: str) -> str | None:
     axes.axhline(0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("layout strength, %")
     axes.set_ylabel(f"difference in {metric}")
-    axes.legend(frameon=False, labelcolor=INK)
+    axes.legend(
+        frameon=False, labelcolor=INK, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2
+    )
     return svg_of(figure)

@@ -116,6 +116,14 @@ def test_reports_decide_rows_and_signs(
     assert "reproduced (" not in short
 
 
+def test_a_study_that_varies_its_pictures_is_left_out(tmp_path: Path) -> None:
+    for name, worlds in (("plain", [""]), ("knob", ["", "a.layout050"])):
+        brief = {"study": name, "verdicts": [{"world": world} for world in worlds]}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(json.dumps([brief]))
+    assert [*load_summaries(tmp_path)] == ["plain"]
+
+
 def test_the_papers_of_reports_are_the_ledgers(content: dict[str, Any]) -> None:
     claims = [c for c in content["claims"] if (c["source"], c["where"]) == ("swin", "Table 4")]
     for column in PAPERS["swin_table4"][1]:
