@@ -1,4 +1,4 @@
-"""What a run of the benchmark keeps: the machine, the rows, and what was left out."""
+"""What a measurement keeps: the machine, the rows, and what was left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from .benchmark import LeftOut, Row
 
-_LIBRARIES = ("torch", "mmdet", "mmpretrain", "torchvision", "timm")
+_LIBRARIES = ("torch", "mmdet", "mmseg", "mmpretrain", "torchvision", "timm")
 
 
 def load() -> float | None:
@@ -34,6 +34,18 @@ def make_record(
 ) -> dict[str, Any]:
     """Return everything that a reader needs to judge the numbers, ready for json."""
     return {
+        **circumstances(device, load_before, seconds),
+        **{key: _short(value) for key, value in more.items()},
+        "left_out": [asdict(one) for one in left_out],
+        "rows": [shortened(asdict(row)) for row in rows],
+    }
+
+
+def circumstances(
+    device: torch.device, load_before: float | None, seconds: float
+) -> dict[str, Any]:
+    """Machine, load, libraries and duration of a measurement that ends now."""
+    return {
         "machine": {
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu(),
             "cores": os.cpu_count(),
@@ -43,10 +55,18 @@ def make_record(
         },
         "versions": _versions(),
         "minutes": _short(seconds / 60),
-        **{key: _short(value) for key, value in more.items()},
-        "left_out": [asdict(one) for one in left_out],
-        "rows": [{key: _short(value) for key, value in asdict(row).items()} for row in rows],
     }
+
+
+def describe(record: Mapping[str, Any]) -> str:
+    """One line of Markdown on the circumstances of a record."""
+    machine, versions = record["machine"], record["versions"]
+    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"{machine['device']}, {machine['cores']} core(s), {machine['threads']} thread(s); load "
+        f"{machine['load_before']} before and {machine['load_after']} after "
+        f"{record['minutes']:.2g} minutes. {libraries}."
+    )
 
 
 def dump(record: Mapping[str, Any]) -> str:
@@ -56,10 +76,14 @@ def dump(record: Mapping[str, Any]) -> str:
     return head.replace('"rows": []', f'"rows": [\n{rows}\n ]') + "\n"
 
 
+def shortened(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with numbers of four digits: more would be noise."""
+    return {key: _short(value) for key, value in row.items()}
+
+
 def _short(value: Any) -> Any:
-    """Cut a number to four digits: more would be noise."""
     if isinstance(value, dict):
-        return {key: _short(one) for key, one in value.items()}
+        return shortened(value)
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .benchmark import DTYPES, STEPS, Row
 from .benchmark_calls import FUSED, LIMIT_SIZE, PUBLISHED, SHAPES
+from .benchmark_record import describe
 from .benchmark_targets import WHY, cost, speed_up, targets
 from .benchmark_trunk import LIMIT_SIZE as TRUNK_SIZE
 from .tables import markdown_table
@@ -77,23 +78,13 @@ faster](performance_tried.md) and [where the time of a training step goes](step_
 def render(record: Mapping[str, Any]) -> str:
     """Return the page of a record; it reads well in a terminal, too."""
     rows = [Row(**row) for row in record["rows"]]
-    parts = [_HEAD, _machine(record), _targets(record, rows)]
+    parts = [_HEAD, f"{describe(record)}\n", _targets(record, rows)]
     for part in (_backbones, _trunk, _steps, _calls, _irpe):
         parts.append(part(rows))
     if any(row.suite in ("calls", "trunk") for row in rows):
         parts.append(f"![Cost against tokens per call, and against the picture]({PICTURE})\n")
     parts += [_left_out(record["left_out"]), _HOW, _all_rows(rows)]
     return "\n".join(part for part in parts if part)
-
-
-def _machine(record: Mapping[str, Any]) -> str:
-    machine, versions = record["machine"], record["versions"]
-    libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return (
-        f"{machine['device']}, {machine['cores']} core(s), {machine['threads']} thread(s); load "
-        f"{machine['load_before']} before and {machine['load_after']} after "
-        f"{record['minutes']:.0f} minutes. {libraries}.\n"
-    )
 
 
 def _targets(record: Mapping[str, Any], rows: Sequence[Row]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.model import BaseModel
 from mmengine.optim import OptimWrapper, build_optim_wrapper
@@ -32,6 +33,17 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 MINI = tuple(f"mini/{task}_swin_t_relonly" for task in ("cls", "cascade", "upernet"))
 
 
+def build_training(cfg: Config) -> tuple[BaseModel, OptimWrapper]:
+    """Return the model of a config with the initial weights of seed 0, and its optimiser."""
+    init_default_scope(cfg.default_scope)
+    seed_all(0)
+    if preprocessor := cfg.get("data_preprocessor"):
+        cfg.model.setdefault("data_preprocessor", preprocessor)
+    model: BaseModel = MODELS.build(cfg.model)
+    model.init_weights()
+    return model, build_optim_wrapper(model, cfg.optim_wrapper)
+
+
 class Work:
     """Training steps and evaluations of a config, each on the first batch of its data.
 
@@ -46,18 +58,12 @@ class Work:
     def __init__(self, config: str, batch_size: int | None = None) -> None:
         cfg = load_config(str(CONFIGS / f"{config}.py"))
         require_data(cfg, ("train", "val"))
-        init_default_scope(cfg.default_scope)
-        seed_all(0)
+        self.model, self.wrapper = build_training(cfg)
         # An evaluation reads pictures in its own way: a detector's sizes go back to the original.
         self.batches = [
             _first_batch(loader, batch_size)
             for loader in (cfg.train_dataloader, cfg.val_dataloader)
         ]
-        if preprocessor := cfg.get("data_preprocessor"):
-            cfg.model.setdefault("data_preprocessor", preprocessor)
-        self.model: BaseModel = MODELS.build(cfg.model)
-        self.model.init_weights()
-        self.wrapper: OptimWrapper = build_optim_wrapper(self.model, cfg.optim_wrapper)
 
     def training(self) -> list[torch.Tensor]:
         """Do one training step and return its losses."""

@@ -7,10 +7,8 @@ table in docs/compile.md.
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -22,10 +20,10 @@ from relpos_mm.models import RelPosSwin
 
 from .agreement import largest_error, require_agreement
 from .benchmark import CPU, STEPS, LeftOut, clock
-from .tables import markdown_table, replace_block
+from .measured_page import MeasuredPage
+from .tables import markdown_table
 from .trunk_step import SWIN_T, Arch, TrunkStep, picture
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "compile.md"
 # The first two differ in what a compiler may take for a rule (a square, a single window); what
 # comes after them is served by their graphs.
 SIZES = ("1x224x224", "1x512x683", "1x333x290")
@@ -92,28 +90,27 @@ def _error(step: str, eager: nn.Module, compiled: nn.Module, x: Tensor) -> float
     return error
 
 
-def table(record: Sequence[Mapping[str, Any]]) -> str:
-    """The record as a table in Markdown."""
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of the record as a table in Markdown."""
     header = ["step", "picture", "first call, s", "eager, ms", "compiled, ms", "speed-up", "error"]
-    rows = [
+    cells = [
         [
             *(row["step"], row["size"], f"{row['first_call_s']:.1f}"),
             *(f"{row['eager_ms']:.0f}", f"{row['ms']:.0f}", f"{1 / row['ratio']:.2f}"),
             f"{row['error']:.0e}",
         ]
-        for row in record
+        for row in rows
     ]
-    return markdown_table(header, rows)
+    return markdown_table(header, cells)
+
+
+PAGE = MeasuredPage("compile", "compiled", table)
 
 
 def main(rounds: int = 5) -> None:
     """Measure both steps and renew the record and the page."""
-    torch.set_num_threads(1)
     torch.compiler.config.force_disable_caches = True  # kernels of earlier runs lie on the disk
-    record = [row for step in STEPS for row in measured(step, SIZES, rounds)]
-    PAGE.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    text = replace_block(PAGE.read_text(encoding="utf-8"), "compiled", table(record), str(PAGE))
-    PAGE.write_text(text, encoding="utf-8")
+    PAGE.measure(row for step in STEPS for row in measured(step, SIZES, rounds))
 
 
 if __name__ == "__main__":

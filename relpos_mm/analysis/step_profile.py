@@ -7,21 +7,17 @@ the table in docs/step_profile.md.
 from __future__ import annotations
 
 import copy
-import json
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from mmengine.hooks import Hook
 from mmengine.model import BaseModel
-from mmengine.optim import OptimWrapper, build_optim_wrapper
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 
 from relpos_mm.data import require_data
@@ -29,11 +25,11 @@ from relpos_mm.engine.checked_runner import CheckedRunner
 from relpos_mm.engine.cli import load_config
 from relpos_mm.engine.cpu_gemm import AUTO, take_route
 
-from .benchmark_steps import CONFIGS, MINI
+from .benchmark_steps import CONFIGS, MINI, build_training
+from .measured_page import MeasuredPage
 from .synthetic import synthetic_batch
-from .tables import markdown_table, replace_block
+from .tables import markdown_table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "step_profile.md"
 FULL_SIZE = ("cascade_swin_t_relonly", "upernet_swin_t_relonly")
 # Methods by which a part of a model does its work in training.
 _METHODS = ("forward", "loss", "loss_and_predict")
@@ -142,16 +138,11 @@ def mini(config: str, steps: int, **options: Any) -> tuple[Parts, int]:
 def full_size(config: str, steps: int, **options: Any) -> tuple[Parts, int]:
     """Train some steps on synthetic pictures of the size that the config's data have."""
     cfg = load_config(str(CONFIGS / f"{config}.py"), options)
-    init_default_scope(cfg.default_scope)
     take_route(cfg.get("cpu_gemm", AUTO), gpu=False)
-    torch.manual_seed(0)
-    if preprocessor := cfg.get("data_preprocessor"):
-        cfg.model.setdefault("data_preprocessor", preprocessor)
-    model: BaseModel = MODELS.build(cfg.model).train()
-    wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+    model, wrapper = build_training(cfg)
     batch = synthetic_batch(cfg.default_scope)
     parts = Parts()
-    parts.watch_step(model, wrapper)
+    parts.watch_step(model.train(), wrapper)
     for _ in range(steps):
         model.train_step(copy.deepcopy(batch), wrapper)
         parts.end_step()
@@ -163,19 +154,19 @@ def row(config: str, parts: Parts, pictures: int) -> dict[str, Any]:
     return {"config": config, "pictures": pictures, "ms": parts.medians()}
 
 
-def table(record: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """The shares of each config's step as a table in Markdown, largest part first."""
-    found = {name for one in record for name in one["ms"]}
-    names = sorted(found, key=lambda name: -sum(_share(one, name) for one in record))
-    short = [one["config"].removesuffix("_swin_t_relonly") for one in record]
+    found = {name for one in rows for name in one["ms"]}
+    names = sorted(found, key=lambda name: -sum(_share(one, name) for one in rows))
+    short = [one["config"].removesuffix("_swin_t_relonly") for one in rows]
     header = [
         "part",
-        *(f"{name} ({one['pictures']})" for name, one in zip(short, record, strict=True)),
+        *(f"{name} ({one['pictures']})" for name, one in zip(short, rows, strict=True)),
     ]
-    rows = [["whole step", *(f"{sum(one['ms'].values()):.0f} ms" for one in record)]]
+    cells = [["whole step", *(f"{sum(one['ms'].values()):.0f} ms" for one in rows)]]
     for name in names:
-        rows.append([name, *(_shown(one, name) for one in record)])
-    return markdown_table(header, rows)
+        cells.append([name, *(_shown(one, name) for one in rows)])
+    return markdown_table(header, cells)
 
 
 def _share(one: Mapping[str, Any], name: str) -> float:
@@ -186,19 +177,19 @@ def _shown(one: Mapping[str, Any], name: str) -> str:
     return f"{100 * _share(one, name):.1f} %" if name in one["ms"] else ""
 
 
+PAGE = MeasuredPage("step_profile", "steps", table)
+
+
 def main(steps: int = 12, steps_of_full_size: int = 3) -> None:
     """Measure all configs and renew the record and the page."""
-    torch.set_num_threads(1)
-    record = []
-    for config in FULL_SIZE:
-        parts, pictures = full_size(config, steps_of_full_size)
-        record.append(row(config, parts, pictures))
-    for config in MINI:
-        parts, pictures = mini(config, steps)
-        record.append(row(config, parts, pictures))
-    PAGE.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    text = replace_block(PAGE.read_text(encoding="utf-8"), "steps", table(record), str(PAGE))
-    PAGE.write_text(text, encoding="utf-8")
+    PAGE.measure(
+        row(config, *profile(config, number))
+        for profile, configs, number in (
+            (full_size, FULL_SIZE, steps_of_full_size),
+            (mini, MINI, steps),
+        )
+        for config in configs
+    )
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ and the table in docs/performance_tried.md.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -27,9 +25,9 @@ from relpos_mm.models.windows import padded_size, window_plan
 
 from .agreement import largest_error
 from .benchmark import clock
-from .tables import markdown_table, replace_block
+from .measured_page import MeasuredPage
+from .tables import markdown_table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance_tried.md"
 # The second stage of Swin-T on a picture of 512 x 683.
 SIZE, CHANNELS, HEADS, WINDOW, SHIFT = (64, 86), 192, 6, (7, 7), (3, 3)
 WIDTH, LENGTH = CHANNELS // HEADS, WINDOW[0] * WINDOW[1]
@@ -258,10 +256,10 @@ def _run(function: Function, inputs: list[Tensor], step: str) -> Run:
     return inference if step == "inference" else training
 
 
-def table(record: Sequence[Mapping[str, Any]]) -> str:
-    """The record as a table in Markdown."""
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of the record as a table in Markdown."""
     header = ["part", "before", "tried", "step", "precision", "ms before", "ms", "speed-up", "kept"]
-    rows = [
+    cells = [
         [
             *(row[key] for key in ("part", "base", "tried", "step", "dtype")),
             f"{row['base_ms']:.1f}",
@@ -269,23 +267,22 @@ def table(record: Sequence[Mapping[str, Any]]) -> str:
             f"{1 / row['ratio']:.2f}",
             "yes" if row["kept"] else "no",
         ]
-        for row in record
+        for row in rows
     ]
-    return markdown_table(header, rows)
+    return markdown_table(header, cells)
+
+
+PAGE = MeasuredPage("performance_tried", "tried", table)
 
 
 def main(rounds: int = 15) -> None:
     """Measure every trial and renew the record and the page."""
-    torch.set_num_threads(1)
-    record = [
+    PAGE.measure(
         measured(trial, dtype, step, rounds)
         for trial in TRIALS
         for dtype in trial.dtypes
         for step in trial.steps
-    ]
-    PAGE.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    text = replace_block(PAGE.read_text(encoding="utf-8"), "tried", table(record), str(PAGE))
-    PAGE.write_text(text, encoding="utf-8")
+    )
 
 
 if __name__ == "__main__":
