@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +18,24 @@ from .errors import UserError
 
 
 class OptionAction(DictAction):
-    """mmengine's parser of ``KEY=VALUE``; what it cannot read is an error of the command line."""
+    """mmengine's parser of ``KEY=VALUE``, and dictionaries, written as in a config.
+
+    What cannot be read is an error of the command line.
+    """
+
+    @staticmethod
+    def _parse_iterable(val: str) -> Any:
+        """Read a value; mmengine's grammar has lists and numbers, but no dictionaries.
+
+        Raises:
+            ValueError: A dictionary that is cut or holds more than literals.
+        """
+        if re.search(r"\bdict\(|\{\s*['\"}]", val):
+            try:
+                return ast.literal_eval(_DictCalls().visit(ast.parse(val, mode="eval")))
+            except (SyntaxError, TypeError) as error:
+                raise ValueError(str(error)) from None
+        return DictAction._parse_iterable(val)
 
     def __call__(
         self,
@@ -28,9 +47,26 @@ class OptionAction(DictAction):
         for one in [values] if isinstance(values, str) else values or ():
             try:
                 super().__call__(parser, namespace, [one], option_string)
-            except (ValueError, AssertionError) as error:
-                why = str(error) if isinstance(error, AssertionError) else "not KEY=VALUE"
-                parser.error(f'{option_string}: {one!r}: {why}; lists are written KEY="[1,2]"')
+            except (ValueError, AssertionError, RecursionError) as error:
+                why = str(error) if "=" in one else "not KEY=VALUE"
+                parser.error(
+                    f'{option_string}: {one!r}: {why}; lists are written KEY="[1,2]", '
+                    "dictionaries KEY=\"dict(type='A', b=1)\""
+                )
+
+
+class _DictCalls(ast.NodeTransformer):
+    """Turn ``dict(a=1)``, as configs write it, into the literal ``{"a": 1}``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        names = [keyword.arg for keyword in node.keywords]
+        if getattr(node.func, "id", None) != "dict" or node.args or None in names:
+            raise ValueError(f"{ast.unparse(node)} is no dict(name=value)")
+        return ast.Dict(
+            keys=[ast.Constant(name) for name in names],
+            values=[keyword.value for keyword in node.keywords],
+        )
 
 
 def merge_options(cfg: Config, path: str, options: Mapping[str, Any]) -> None:

@@ -52,7 +52,39 @@ def test_b115_what_reaches_nothing_is_refused(option: str, said: str) -> None:
         options(option)
 
 
-@pytest.mark.parametrize("option", ["a=[1,(2", "nothing"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[dict(type='ContextualRpe', rpe_on='k'), dict(type='Sinusoid2d', scale=-1.5)]",
+        "[{'type': 'ContextualRpe', 'rpe_on': 'k'}, {'type': 'Sinusoid2d', 'scale': -1.5}]",
+    ],
+)
+def test_a_list_of_encodings_is_written_as_in_a_config(value: str) -> None:
+    cfg = options(f"model.backbone.position={value}", "optim_wrapper.clip_grad=dict(max_norm=1)")
+    assert cfg.model.backbone.position == [
+        {"type": "ContextualRpe", "rpe_on": "k"},
+        {"type": "Sinusoid2d", "scale": -1.5},
+    ]
+    assert cfg.optim_wrapper.clip_grad == {"max_norm": 1}
+
+
+def test_a_text_with_braces_stays_a_text() -> None:
+    cfg = options("model.backbone.init_cfg.prefix={:05}.jpg")
+    assert cfg.model.backbone.init_cfg.prefix == "{:05}.jpg"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "a=[1,(2",
+        "nothing",
+        "a=[dict(type='A'",
+        "a={'b': open('c')}",
+        "a=dict(1)",
+        "a=dict(**{})",
+        "a=[dict, dict(b)]",
+    ],
+)
 def test_what_cannot_be_read_is_an_error_of_the_command_line(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
