@@ -53,6 +53,12 @@ def test_the_table_has_a_column_per_group() -> None:
     assert (head, rows) == (["", "relonly", "noenc"], [["gain", "2 ± 1.4 (2)", "n/a"]])
 
 
+def test_differences_that_cancel_have_a_mean_of_zero() -> None:
+    records = [record(seed=seed, gain=gain) for seed, gain in ((1, 0.3), (2, -0.1 - 0.2))]
+    assert sum(r.findings.numbers["gain"] for r in records) != 0
+    assert comparison(records, by_variant)[1] == [["gain", "0 ± 0.42 (2)"]]
+
+
 def test_the_figure_has_a_colour_per_variant_and_names_each_once() -> None:
     svg = figure([record(), record(seed=2), record("noenc")])
     assert svg is not None
