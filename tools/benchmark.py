@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from relpos_mm.analysis import (
     benchmark_trunk,
 )
 from relpos_mm.analysis.benchmark import DTYPES, STEPS, LeftOut, Meter, Pair, Row, Setting
+from relpos_mm.analysis.benchmark_cells import Scaling, counts, scalings
 from relpos_mm.analysis.benchmark_parity import parity
 from relpos_mm.analysis.benchmark_plot import plot
 from relpos_mm.analysis.benchmark_record import dump, load, make_record
@@ -38,7 +40,7 @@ from relpos_mm.models.alignment import InterpolatedEmbeddingWarning
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-SUITES = ("parity", "backbones", "trunk", "steps", "calls")
+SUITES = ("parity", "backbones", "trunk", "steps", "cells", "calls")
 
 
 def main() -> None:
@@ -71,11 +73,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         more["parity"] = parity(ROOT)
     meter = Meter(args.rounds, args.seconds, device)
     rows: list[Row] = []
+    cells: list[Scaling] = []
     left_out: list[LeftOut] = []
     for found in suites(args, device):
         if isinstance(found, LeftOut):
             left_out.append(found)
             tell(f"left out: {found.what}: {found.why}")
+            continue
+        if isinstance(found, Scaling):
+            cells.append(found)
+            tell(f"{found.processes} cells of {found.config}: {found.times:.2f} times one's steps")
             continue
         row = meter.measure(found)
         rows.append(row)
@@ -83,6 +90,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"{row.suite} {row.size} {row.dtype} {row.step} {row.name}: {row.ms:.1f} ms, "
             f"{row.base} {row.base_ms:.1f} ms, ratio {row.ratio:.3f}"
         )
+    if "cells" in args.suites:
+        more["cells"] = [asdict(cell) for cell in cells]
     if "calls" in args.suites:
         more["new_grid_ms"] = benchmark_calls.new_grid_ms(device)
         if device.type == "cpu" and "vitdet" in args.shapes:
@@ -93,8 +102,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | LeftOut]:
-    """All pairs of the chosen suites, the shortest suite last."""
+def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | Scaling | LeftOut]:
+    """All that the chosen suites measure, the shortest suite last."""
     setting = Setting(args.steps, args.dtypes, device)
     if "backbones" in args.suites:
         yield from benchmark_backbones.pairs(args.libraries, args.sizes, setting)
@@ -102,6 +111,10 @@ def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | Le
         yield from benchmark_trunk.pairs(args.only, args.sizes, setting)
     if "steps" in args.suites and device.type == "cpu":  # it compares two ways of a CPU
         yield from benchmark_steps.pairs(args.configs, args.steps)
+    if "cells" in args.suites and device.type == "cpu":
+        yield from scalings(
+            args.configs, counts(), rounds=args.rounds, seconds=args.seconds / args.rounds
+        )
     if "calls" in args.suites:
         yield from benchmark_calls.pairs(args.only, args.shapes, setting)
 
@@ -122,7 +135,11 @@ def parse() -> argparse.Namespace:
         help="pictures (default: %(default)s; unless names are given, large ones have fewer rows)",
     )
     parser.add_argument(
-        "--configs", nargs="+", default=benchmark_steps.MINI, metavar="CONFIG", help="for `steps`"
+        "--configs",
+        nargs="+",
+        default=benchmark_steps.MINI,
+        metavar="CONFIG",
+        help="for `steps` and `cells`",
     )
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))

@@ -7,6 +7,7 @@ from typing import Any
 
 from .benchmark import DTYPES, STEPS, Row
 from .benchmark_calls import FUSED, LIMIT_SIZE, PUBLISHED, SHAPES
+from .benchmark_cells import Scaling
 from .benchmark_record import describe
 from .benchmark_targets import WHY, cost, speed_up, targets
 from .benchmark_trunk import LIMIT_SIZE as TRUNK_SIZE
@@ -35,6 +36,11 @@ _STEPS = """## Whole steps: oneDNN against the default BLAS
 How many times as fast a training step and an evaluation of a batch are when oneDNN multiplies
 ([`cpu_gemm`](train.md#float32-products-on-a-cpu)): preprocessing, backbone, heads, losses, backward
 pass and optimiser. The data are in memory. First losses of both ways are compared before.
+"""
+_CELLS = """## Study cells side by side
+
+Training steps per second of one process and of several at the same time, one thread each, in turn;
+data in memory. Up to the number of cores a study gains what stands in the last column.
 """
 _CALLS = """## What an encoding costs in one attention call
 
@@ -79,8 +85,9 @@ def render(record: Mapping[str, Any]) -> str:
     """Return the page of a record; it reads well in a terminal, too."""
     rows = [Row(**row) for row in record["rows"]]
     parts = [_HEAD, f"{describe(record)}\n", _targets(record, rows)]
-    for part in (_backbones, _trunk, _steps, _calls, _irpe):
-        parts.append(part(rows))
+    parts += [part(rows) for part in (_backbones, _trunk, _steps)]
+    parts.append(_cells([Scaling(**cell) for cell in record.get("cells", ())]))
+    parts += [part(rows) for part in (_calls, _irpe)]
     if any(row.suite in ("calls", "trunk") for row in rows):
         parts.append(f"![Cost against tokens per call, and against the picture]({PICTURE})\n")
     parts += [_left_out(record["left_out"]), _HOW, _all_rows(rows)]
@@ -145,6 +152,15 @@ def _steps(rows: Sequence[Row]) -> str:
             ("evaluation", ("float32", "inference"), speed_up),
         ],
     )
+
+
+def _cells(cells: Sequence[Scaling]) -> str:
+    header = ["config", "processes", "steps/s of one", "steps/s of all", "times one"]
+    lines = []
+    for one in cells:
+        measured = (f"{value:.2f}" for value in (one.alone, one.together, one.times))
+        lines.append([f"`{one.config}`", str(one.processes), *measured])
+    return f"{_CELLS}\n{markdown_table(header, lines)}\n" if lines else ""
 
 
 def _calls(rows: Sequence[Row]) -> str:

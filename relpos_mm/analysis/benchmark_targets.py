@@ -8,6 +8,7 @@ from typing import Any
 
 from .benchmark import Row
 from .benchmark_calls import NEW_GRID_MS
+from .benchmark_cells import SHARE, Scaling
 from .benchmark_trunk import ADDITIVE
 
 _PRODUCTS = (
@@ -42,6 +43,7 @@ def targets(record: Mapping[str, Any], rows: Sequence[Row]) -> list[Target]:
     found = [*map(_backbone, (row for row in barred if row.suite == "backbones"))]
     found += _trunk([row for row in barred if row.suite == "trunk"])
     found += [_call(row) for row in barred if row.suite == "calls"]
+    found += _cells([Scaling(**cell) for cell in record.get("cells", ())])
     found += _no_matrix(record.get("largest_tensor"))
     if record.get("new_grid_ms") is not None:
         ms = record["new_grid_ms"]
@@ -104,6 +106,13 @@ def _trunk(rows: Iterable[Row]) -> Iterator[Target]:
 def _ends(rows: Sequence[Row]) -> str:
     low, high = rows[0], rows[-1]
     return f"{low.ratio:.3f} (`{low.name}`) to {high.ratio:.3f} (`{high.name}`)"
+
+
+def _cells(cells: Iterable[Scaling]) -> Iterator[Target]:
+    for one in cells:
+        what = f"{one.processes} cells of `{one.config}` side by side, throughput over that of one"
+        bar = f"≥ {SHARE * one.processes:.2g}x"
+        yield Target("cells", what, bar, f"{one.times:.2f}", one.met)
 
 
 def _no_matrix(largest: Mapping[str, float] | None) -> Iterator[Target]:

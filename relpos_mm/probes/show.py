@@ -56,7 +56,7 @@ def _cell(name: str, records: Sequence[Record]) -> str:
         return NOTHING
     if len(values) == 1:
         return f"{values[0]:.3g}"
-    mean, spread = np.mean(values), np.std(values, ddof=1)
+    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
     if abs(mean) < spread / 1000:
         mean = 0.0  # what rounding leaves of differences that cancel
     return f"{mean:.3g} ± {spread:.2g} ({len(values)})"

@@ -39,6 +39,7 @@ BACKBONE = row(
     ratio_high=1.0,
     time_limit=1 / 1.12,
 )
+CELLS = {"config": "mini/cls", "processes": 2, "alone": 3.0, "together": 5.7, "times": 1.9}
 
 
 def record_of(*rows: Row, left_out: tuple[LeftOut, ...] = (), **more: Any) -> dict[str, Any]:
@@ -78,6 +79,11 @@ def test_whole_steps_are_speed_ups_by_config() -> None:
     assert re.search(r"\| `mini/cls` +\| 1\.25 \(1\.00 to 2\.00\)", page)
 
 
+def test_cells_side_by_side_have_a_line_each() -> None:
+    page = render(record_of(cells=[CELLS]))
+    assert re.search(r"\| `mini/cls` +\| +2 \| +3\.00 \| +5\.70 \| +1\.90 \|", page)
+
+
 @pytest.mark.parametrize(
     ("record", "key", "met"),
     [
@@ -85,6 +91,8 @@ def test_whole_steps_are_speed_ups_by_config() -> None:
         (record_of(row(time_limit=1.1)), "call_irpe_k_training", False),
         (record_of(*ADDED), "additive", True),
         (record_of(*ADDED[:-1], row(**{**vars(ADDED[-1]), "ratio": 1.04})), "additive", False),
+        (record_of(cells=[CELLS]), "cells", True),
+        (record_of(cells=[{**CELLS, "times": 1.7}]), "cells", False),
         (record_of(new_grid_ms=1.9), "new_grid", True),
         (record_of(new_grid_ms=2.1), "new_grid", False),
         (record_of(largest_tensor={"mib": 3.0, "matrix_mib": 64.0}), "no_matrix", True),
