@@ -127,7 +127,11 @@ def rule(analysis: Analysis) -> Section:
             f"by Holm within its question and metric, is at most {ALPHA:g} and the 95 % interval "
             "leaves out zero. Everything else is undecided, and one seed always is. Six seeds are "
             "the fewest with which an exact two-sided test can decide one comparison at 5 % "
-            "(2 / 2^6 = 0.031; five give 0.0625).",
+            "(2 / 2^6 = 0.031; five give 0.0625). Up to 16 seeds all sign patterns are counted, of "
+            "more seeds 65,536 are drawn.",
+            "What a comparison could have shown is the smallest true difference that this rule "
+            "calls with a probability of 80 %, were the differences of seeds normal with the "
+            "spread found.",
             f"Comparisons per question, and the seeds that they need: {needed}. Questions are "
             "families of their own; reading many of them and many metrics, some of them mistaken "
             "ones are to be expected at 5 % each.",

@@ -74,14 +74,47 @@ def test_holm() -> None:
     assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def test_detectable_effect_is_found_four_times_in_five() -> None:
-    generator = np.random.default_rng(0)
-    noise = generator.normal(size=(4000, 8))
-    scale = np.mean([versus_zero(list(row)).detectable / row.std(ddof=1) for row in noise[:3]])
-    shifted = noise + scale  # in units of the true spread, 1
-    t = shifted.mean(1) / shifted.std(1, ddof=1) * np.sqrt(8)
-    found = (t > 2.364624251592785).mean()  # t quantile at 97.5 %, 7 degrees of freedom
-    assert found == pytest.approx(0.8, abs=0.03)
+def test_equal_differences_tie_whatever_their_last_digits_are() -> None:
+    control = [81.9, 82.4, 80.1, 83.3, 79.7, 81.1, 82.0]
+    tenths = [10, -6, 2, 11, 17, 18, 6]
+    variant = [float(np.float32(c + t / 10)) for c, t in zip(control, tenths, strict=True)]
+    found = paired(dict(enumerate(variant)), dict(enumerate(map(np.float32, control))))
+    signs = np.array(np.meshgrid(*[(-1, 1)] * 7)).reshape(7, -1)
+    expected = np.mean(np.abs(np.array(tenths) @ signs) >= sum(tenths))
+    assert found.p == expected == 8 / 128
+    assert found.values == (1.0, -0.6, 0.2, 1.1, 1.7, 1.8, 0.6)
+
+
+def test_detectable_effect_of_six_needs_all_of_one_sign() -> None:
+    # All six normal differences above zero: Phi(d) ** 6 = 0.8 at d = 1.7927, and the interval has
+    # to leave out zero, too, which a few of them do not.
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    effect = versus_zero(values).detectable / np.std(values, ddof=1)
+    assert 1.7927 < effect < 1.7927 * 1.03
+
+
+@pytest.mark.parametrize(("n", "family"), [(8, 1), (7, 2)])
+def test_detectable_effect_is_called_four_times_in_five(n: int, family: int) -> None:
+    noise = np.random.default_rng(1).normal(size=(300, n))
+    example = versus_zero(list(noise[0]), family)
+    shifted = noise + example.detectable / example.spread  # in units of the true spread, 1
+    found = [versus_zero(list(row), family) for row in shifted]
+    called = [Difference(**{**vars(one), "p_holm": one.p * family}).verdict for one in found]
+    assert np.mean([verdict == HELPS for verdict in called]) == pytest.approx(0.8, abs=0.08)
+
+
+def test_enumeration_and_t_test_meet() -> None:
+    effects = [versus_zero(list(range(n))).detectable / np.std(range(n), ddof=1) for n in (12, 13)]
+    assert 0.9 < effects[1] / effects[0] < 1
+
+
+def test_a_mean_of_zero_is_no_change_of_sign() -> None:
+    base = versus_zero([0.1, 0.2, -0.3])
+    dense = versus_zero([0.7, 0.8, 0.9])
+    means = [sum(draw) for draw in np.array(np.meshgrid(*[(1, 2, -3)] * 3)).reshape(3, -1).T]
+    expected = np.mean([mean < 0 for mean in means])
+    assert flip(base, dense).probability == pytest.approx(expected, abs=0.02)
+    assert np.mean([mean <= 0 for mean in means]) > expected + 0.1
 
 
 def test_flip_is_shown_only_by_opposite_verdicts() -> None:
