@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from relpos_mm.data.check.sample import check_samples
 from .compiling import KEY, compile_backbone
 from .cpu_gemm import AUTO, take_route
 from .curve import CurveHook
-from .errors import UserError
+from .errors import UserError, building
 from .facts import bare_model
 from .loading import LoadingShareHook
 from .repeat import IterationSeedHook, numbered
@@ -52,29 +51,29 @@ class CheckedRunner(Runner):
         self.cpu_gemm = take_route(self.cfg.get("cpu_gemm", AUTO), gpu=get_device() != "cpu")
 
     def build_model(self, model: nn.Module | dict[str, Any]) -> nn.Module:
-        with self._named("the model"):
+        with self._building("the model"):
             built = super().build_model(model)
         compile_backbone(built, self.cfg.get(KEY, False))
         return built
 
     def build_optim_wrapper(self, optim_wrapper: Any) -> Any:
-        with self._named("optim_wrapper"):
+        with self._building("optim_wrapper"):
             return super().build_optim_wrapper(optim_wrapper)
 
     def build_param_scheduler(self, scheduler: Any) -> Any:
-        with self._named("param_scheduler"):
+        with self._building("param_scheduler"):
             return super().build_param_scheduler(scheduler)
 
     def build_evaluator(self, evaluator: Any) -> Any:
-        with self._named("an evaluator"):
+        with self._building("an evaluator"):
             return super().build_evaluator(evaluator)
 
     def build_visualizer(self, visualizer: Any = None) -> Any:
-        with self._named("the visualizer"):
+        with self._building("the visualizer"):
             return super().build_visualizer(visualizer)
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
-        with self._named("a hook"):
+        with self._building("a hook"):
             super().register_hooks(*args, **kwargs)
         for hook in (IterationSeedHook(), LoadingShareHook(), CurveHook(), OwedValidationHook()):
             self.register_hook(hook)
@@ -82,26 +81,19 @@ class CheckedRunner(Runner):
     def build_train_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
         if isinstance(self._train_dataloader, dict):
             self._train_dataloader = numbered(self._train_dataloader, self.seed)
-        with self._named("train_dataloader or train_cfg"):
+        with self._building("train_dataloader or train_cfg"):
             return super().build_train_loop(loop)
 
     def build_val_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
-        with self._named("val_dataloader or val_cfg"):
+        with self._building("val_dataloader or val_cfg"):
             return super().build_val_loop(loop)
 
     def build_test_loop(self, loop: BaseLoop | dict[str, Any]) -> BaseLoop:
-        with self._named("test_dataloader or test_cfg"):
+        with self._building("test_dataloader or test_cfg"):
             return super().build_test_loop(loop)
 
-    @contextmanager
-    def _named(self, what: str) -> Iterator[None]:
-        """Name the config and the part of it whose constructor refuses its arguments."""
-        try:
-            yield
-        except (TypeError, ValueError, KeyError, AssertionError) as error:
-            name = self.cfg.filename or "this config"
-            said = (error.args and error.args[0]) or type(error).__name__
-            raise UserError(f"{name}: {what} cannot be built: {said}") from error
+    def _building(self, what: str) -> AbstractContextManager[None]:
+        return building(what, self.cfg.filename)
 
     @staticmethod
     def build_dataloader(
