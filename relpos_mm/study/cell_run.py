@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -79,10 +80,33 @@ def _found(step: Step) -> list[str]:
     return words
 
 
+def finish(cell: Cell) -> None:
+    """Note a cell as finished whose commands somebody else has run.
+
+    Raises:
+        UserError: It has no result yet.
+    """
+    _seal(cell, cell.path)
+    for step in cell.steps:
+        marker = cell.path / DONE / step.name
+        marker.parent.mkdir(exist_ok=True)
+        marker.touch()
+
+
 def _seal(cell: Cell, path: Path) -> None:
-    """Write into ``result.json`` which cell it belongs to: the sign that the cell is finished."""
+    """Write into ``result.json`` which cell it belongs to: the sign that the cell is finished.
+
+    Raises:
+        UserError: The cell's commands have ended, and there is no result that can be read.
+    """
     result = path / "result.json"
-    content = json.loads(result.read_text())
+    try:
+        content = json.loads(result.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{result}: {error}. Its training counts as done: put the file back, or delete "
+            f"{path} to train the cell anew."
+        ) from None
     content["cell"] = {
         key: getattr(cell, key) for key in ("id", "study", "task", "variant", "seed", "world")
     }
@@ -98,7 +122,7 @@ def wall_s(path: Path) -> float:
 
 
 def attempts(path: Path) -> list[dict]:
-    """Return the notes of a cell's attempts; a line that a full disk cut short is left out."""
+    """Return the notes of a cell's attempts; a line that a full disk spoilt is left out."""
     try:
         lines = (path / ATTEMPTS).read_text().splitlines()
     except FileNotFoundError:
@@ -106,10 +130,21 @@ def attempts(path: Path) -> list[dict]:
     notes = []
     for line in lines:
         try:
-            notes.append(json.loads(line))
+            note = json.loads(line)
         except ValueError:
             continue
+        if isinstance(note, dict):
+            notes.append(note)
     return notes
+
+
+def killed_by(path: Path) -> str:
+    """Return the signal that ended the last attempt, in words; empty where none did."""
+    code = next((note["code"] for note in reversed(attempts(path)) if "code" in note), 0)
+    if code >= 0:
+        return ""
+    by = signal.Signals(-code).name
+    return f"killed by {by}" + (", as a system that lacks memory does" if by == "SIGKILL" else "")
 
 
 def _append(path: Path, line: str) -> None:

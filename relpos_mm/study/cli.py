@@ -1,8 +1,9 @@
-"""``tools/study.py``: plan, run, watch and report a study."""
+"""``tools/study.py``: plan, run, watch, finish by hand and report a study."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rich.console import Console
 from relpos_mm.engine.errors import UserError
 
 from .cell import Cell, waves
+from .cell_run import finish, killed_by
 from .configs import EMBEDDED, world_data
 from .executors import pool_of
 from .planning import plan
@@ -39,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="plan | run | status | report")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, about: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=about, description=about)
@@ -55,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--no-report", action="store_true", help="only run")
     one = command("status", _status, "show where each cell stands")
     one.add_argument("study", help="study file, or its name in configs/studies/")
+    one = command("finish", _finish, "note cells as finished whose printed commands were run")
+    one.add_argument("study", help="study file, or its name in configs/studies/")
+    one.add_argument("cells", nargs="+", metavar="CELL", help="ids, as `plan --print` has them")
     one = command("report", _report, "write report.md and report.html")
     one.add_argument("study", nargs="+", help="study files; several become one report")
     one.add_argument(
@@ -92,10 +97,13 @@ def _plan(args: argparse.Namespace) -> int:
     study = read_study(args.study)
     cells = plan(study)
     if args.print:
+        for command in data_commands(study):
+            print(shlex.join(["python", *command]))
         for number, wave in enumerate(waves(cells), 1):
             print(f"# wave {number}: {len(wave)} commands; the next wave needs these finished")
             for cell in wave:
-                print(" && ".join(step.line() for step in cell.steps) + f"  # {cell.id}")
+                finish = shlex.join(["python", "tools/study.py", "finish", args.study, cell.id])
+                print(" && ".join([*(step.line() for step in cell.steps), finish]))
         return 0
     price, done = _priced(study, cells)
     print(f"{study.title}: {len(cells)} cells, {len(done)} finished")
@@ -124,11 +132,11 @@ def _run(args: argparse.Namespace) -> int:
         )
     lost = unfinished(progress)
     for cell_id in lost:
-        folder = study.folder / cell_id
-        print(f"\n{cell_id} failed; the end of {folder}/log.txt:\n{log_tail(folder)}")
+        if cell_id not in progress.errors:
+            print(f"\n{_end_of(study.folder / cell_id)}")
     for cell_id, error in progress.errors.items():
         if progress.states[cell_id].word != FINISHED:
-            print(f"\n{cell_id}: {error}")
+            print(f"\n{cell_id} failed: {error}")
     if progress.blocked:
         print(f"\n{len(progress.blocked)} cells wait for failed ones")
     if progress.note:
@@ -139,23 +147,36 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if whole else 1
 
 
+def _end_of(folder: Path, step: str = "") -> str:
+    """How a failed cell ended: in which step, by which signal, and the end of its log."""
+    how = ", ".join(filter(None, [f"in {step}" if step else "", killed_by(folder)]))
+    return f"{folder.name} failed {how}".rstrip() + f"; the end of its log:\n{log_tail(folder)}"
+
+
+def data_commands(study: Study) -> list[list[str]]:
+    """Return the commands, behind ``python``, that make the embedded data of a study."""
+    if study.data is None:
+        return []
+    folders = {world_data(study, world): knobs for world, knobs in study.worlds.items()}
+    if any(task.shared for task in study.tasks.values()):
+        folders[EMBEDDED] = {}
+    commands = []
+    for folder, knobs in folders.items():
+        settings = [f"{name}={value}" for name, value in knobs.items()]
+        chosen = ["--set", *settings] if settings else []
+        commands.append(["tools/data.py", "make-mini", "--out", folder.rstrip("/"), *chosen])
+    return commands
+
+
 def make_data(study: Study) -> None:
     """Make the embedded data that the study needs; what is there is kept.
 
     Raises:
         UserError: The data could not be made.
     """
-    if study.data is None:
-        return
-    folders = {world_data(study, world): knobs for world, knobs in study.worlds.items()}
-    if any(task.shared for task in study.tasks.values()):
-        folders[EMBEDDED] = {}
-    for folder, knobs in folders.items():
-        command = [sys.executable, "tools/data.py", "make-mini", "--out", folder.rstrip("/")]
-        if knobs:
-            command += ["--set", *(f"{name}={value}" for name, value in knobs.items())]
-        if subprocess.run(command, cwd=ROOT).returncode:
-            raise UserError(f"{folder} could not be made; the reason stands above")
+    for command in data_commands(study):
+        if subprocess.run([sys.executable, *command], cwd=ROOT).returncode:
+            raise UserError(f"{command[3]} could not be made; the reason stands above")
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -167,7 +188,17 @@ def _status(args: argparse.Namespace) -> int:
     console.print(overview(cells, states, price))
     for cell in cells:
         if states[cell.id].word == FAILED:
-            print(f"\n{cell.id} failed in {states[cell.id].step}:\n{log_tail(cell.path)}")
+            print(f"\n{_end_of(cell.path, states[cell.id].step)}")
+    return 0
+
+
+def _finish(args: argparse.Namespace) -> int:
+    study = read_study(args.study)
+    cells = {cell.id: cell for cell in plan(study)}
+    if strange := sorted(set(args.cells) - cells.keys()):
+        raise UserError(f"{study.name} has no cell {', '.join(strange)}; see `plan --print`")
+    for cell_id in args.cells:
+        finish(cells[cell_id])
     return 0
 
 

@@ -52,7 +52,8 @@ class SubmititPool:
         cluster: ``slurm``, or what else submitit knows (``local`` and ``debug`` serve tests).
 
     Raises:
-        UserError: submitit is not installed, or refuses a parameter of the study file.
+        UserError: submitit is not installed, finds no such cluster here, or refuses a parameter of
+            the study file.
     """
 
     def __init__(self, study: Study, cluster: str = "slurm") -> None:
@@ -66,23 +67,32 @@ class SubmititPool:
         self._open: Callable[[], Any] = lambda: submitit.AutoExecutor(
             study.folder / "submitit", cluster=cluster
         )
+        self._executor("cell", 0)  # refuses before any cell is noted down
 
-    def submit(self, cell: Cell) -> Job:
-        """Send the cell; ``executor.parameters`` say partition, time limit and the like."""
-        executor = self._open()
-        gpus = {"gpus_per_node": cell.gpus} if cell.gpus else {}
+    def _executor(self, name: str, gpus: int) -> Any:
+        try:
+            executor = self._open()
+        except RuntimeError as error:
+            raise UserError(
+                f"executor.kind: {self._study.executor.kind}: {error}. Start the study where jobs "
+                "can be submitted, or take the commands of `plan --print`."
+            ) from None
         wanted = {
-            "name": cell.id,
+            "name": name,
             "timeout_min": 60,
             "tasks_per_node": 1,  # torchrun starts the processes
-            **gpus,
+            **({"gpus_per_node": gpus} if gpus else {}),
             **self._study.executor.parameters,
         }
         try:
             executor.update_parameters(**wanted)
         except (NameError, ValueError) as error:
             raise UserError(f"executor.parameters: submitit refuses {wanted}: {error}") from None
-        return executor.submit(send_cell, str(cell.path))
+        return executor
+
+    def submit(self, cell: Cell) -> Job:
+        """Send the cell; ``executor.parameters`` say partition, time limit and the like."""
+        return self._executor(cell.id, cell.gpus).submit(send_cell, str(cell.path))
 
 
 def pool_of(study: Study, executor: Executor) -> Pool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from typing import Any
 
 from mmengine.config import Config
 
@@ -62,7 +63,7 @@ def _cell(
 ) -> Cell:
     variant, seed, world = place
     needs = (start.id,) if start else ()
-    depends = [hashed_content(config), seed, world, needs]
+    depends = [hashed_content(config), seed, world, needs, *_beside(study, task, world)]
     digest = hashlib.sha256(json.dumps(depends, sort_keys=True, default=str).encode()).hexdigest()
     names = [task, variant, *([world] if world else []), f"s{seed}", digest[:8]]
     folder = study.folder / "-".join(names)
@@ -79,3 +80,10 @@ def _cell(
         steps=(),
         gpus=study.tasks[task].gpus,
     )
+
+
+def _beside(study: Study, task: str, world: str) -> list[dict[str, Any]]:
+    """What the numbers depend on beside the config: data of a world, precision, processes."""
+    recipe = study.tasks[task]
+    chosen = {"knobs": study.worlds.get(world, {}), "amp": recipe.amp, "gpus": recipe.gpus}
+    return [{key: value} for key, value in chosen.items() if value]

@@ -92,7 +92,8 @@ class _Runner:
             if job is not None and job.done():
                 del self.started[cell.id]
                 if error := job.exception():
-                    self.progress.errors[cell.id] = f"{type(error).__name__}: {error}"
+                    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+                    self.progress.errors[cell.id] = f"{kind}{error}"
             if states.get(cell.id, State(WAITING)).word != FINISHED:
                 state = state_of(cell)
                 submitted = cell.id in self.started and state.word != RUNNING

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,7 @@ def test_what_goes_wrong_around_a_cell_is_kept(tmp_path: Path) -> None:
     cells = stub_cells(tmp_path, steps=("nothing",))[:1]  # no result.json to seal
     progress = run_cells(cells, tmp_path, LocalPool(1), 1, poll_s=0.01)
     assert unfinished(progress) == ["cls-one"]
-    assert progress.errors["cls-one"].startswith("FileNotFoundError")
+    assert re.search(r"result\.json: .*put the file back, or delete", progress.errors["cls-one"])
 
 
 @needs_submitit
@@ -48,10 +50,16 @@ def test_a_parameter_that_submitit_does_not_know_is_named(
 ) -> None:
     study = toy_study(tmp_path, monkeypatch)
     study = replace(study, executor=Executor("slurm", 2, {"partitionz": "big"}))
-    cell = stub_cells(tmp_path)[0]
-    pool = SubmititPool(study, "debug")
     with pytest.raises(UserError, match="partitionz"):
-        pool.submit(cell)
+        SubmititPool(study, "debug")
+
+
+@needs_submitit
+@pytest.mark.skipif(shutil.which("srun") is not None, reason="this machine has Slurm")
+def test_without_slurm_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = toy_study(tmp_path, monkeypatch, executor={"kind": "slurm"})
+    with pytest.raises(UserError, match="plan --print"):
+        pool_of(study, study.executor)
 
 
 def test_without_submitit_the_remedy_is_told(

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from relpos_mm.engine.cli import load_config
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.options import OptionAction
 from relpos_mm.study.cell import Cell
+from relpos_mm.study.cli import main
 from relpos_mm.study.planning import plan
 from relpos_mm.study.spec import ROOT, Study, parse_study, read_study
 
@@ -33,6 +35,46 @@ def test_ids_are_stable_and_change_with_what_counts() -> None:
     others = plan(replace(study, tasks={**study.tasks, "classification": changed}))
     # the classifier is another one, and so is everything that starts from it
     assert not {cell.id for cell in cells} & {cell.id for cell in others}
+
+
+@pytest.mark.parametrize("change", [{"amp": True}, {"gpus": 2}])
+def test_precision_and_processes_make_another_cell(change: dict[str, object]) -> None:
+    study = read_study("smoke")
+    tasks = {**study.tasks, "detection": replace(study.tasks["detection"], **change)}
+    ids, others = ({cell.id for cell in plan(one)} for one in (study, replace(study, tasks=tasks)))
+    assert {cell_id.split("-")[0] for cell_id in ids - others} == {"detection"}
+
+
+def test_other_knobs_make_another_cell() -> None:
+    study = replace(read_study("layout_knob"), variants=("noenc",), seeds=(1,))
+    worlds = [{"a": {"layout_pct": percent}} for percent in (0, 100)]
+    one, other = ({cell.id for cell in plan(replace(study, worlds=world))} for world in worlds)
+    assert {cell_id.split("-")[0] for cell_id in one & other} == {"classification"}
+    assert {cell_id.split("-")[0] for cell_id in one ^ other} == {"segmentation"}
+
+
+def test_printed_commands_make_the_data_and_finish_the_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "small.yaml"
+    content = yaml.safe_load((ROOT / "configs/studies/layout_knob.yaml").read_text())
+    worlds = {"far": {"home_pct": 100}}
+    changes = {"variants": ["noenc", "relonly"], "control": "noenc", "seeds": [1], "worlds": worlds}
+    file.write_text(yaml.safe_dump({**content, **changes, "questions": None}))
+    assert main(["plan", str(file), "--print"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "python tools/data.py make-mini --out data/studies/small/far --set home_pct=100",
+        "python tools/data.py make-mini --out data/bdpq",
+    ]
+    ends = [line.rsplit(" && ", 1)[1] for line in lines if " && " in line]
+    ids = [cell.id for cell in plan(read_study(file))]
+    assert sorted(ends) == sorted(f"python tools/study.py finish {file} {one}" for one in ids)
+
+
+def test_a_strange_cell_cannot_be_finished(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["finish", "smoke", "cls-noenc-s9-00000000"]) == 2
+    assert "smoke has no cell cls-noenc-s9-00000000" in capsys.readouterr().err
 
 
 def test_a_dense_cell_starts_from_its_own_classifier_and_keeps_evidence() -> None:

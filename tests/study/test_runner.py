@@ -13,10 +13,19 @@ import pytest
 
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.saving import write_atomically
-from relpos_mm.study.cell_run import HELD_ELSEWHERE, LOCK, run_cell
+from relpos_mm.study.cell_run import HELD_ELSEWHERE, LOCK, finish, killed_by, run_cell
 from relpos_mm.study.lock import held, is_held
 from relpos_mm.study.runner import TRIES, Progress, run_cells, unfinished
-from relpos_mm.study.state import FAILED, FINISHED, HALF_DONE, RUNNING, log_tail, sealed, state_of
+from relpos_mm.study.state import (
+    FAILED,
+    FINISHED,
+    HALF_DONE,
+    RUNNING,
+    WAITING,
+    log_tail,
+    sealed,
+    state_of,
+)
 
 from .stubs import ForkPool, ThreadPool, calls, fork, stub_cells, until
 
@@ -191,3 +200,39 @@ def test_a_cut_note_and_a_foreign_result_do_not_count(tmp_path: Path) -> None:
     assert state_of(cell).word == "waiting"
     run([cell], tmp_path)
     assert state_of(cell).word == FINISHED
+
+
+def test_a_cell_whose_commands_were_run_by_hand_is_finished_by_name(tmp_path: Path) -> None:
+    cell = stub_cells(tmp_path)[0]
+    with pytest.raises(UserError, match=r"cls-one/result\.json"):
+        finish(cell)
+    assert state_of(cell).word == WAITING
+    (cell.path / "result.json").write_text('{"phase": "train", "cost": {"wall_s": 3.5}}')
+    finish(cell)
+    assert state_of(cell).word == FINISHED
+    assert sealed(cell.path, cell.id)["cell"]["wall_s"] == 3.5
+    pool = ThreadPool()
+    run([cell], tmp_path, pool)
+    assert pool.submitted == []
+
+
+@pytest.mark.parametrize("spoilt", [None, "{"])
+def test_a_result_that_is_lost_after_the_training_is_named_with_the_remedy(
+    tmp_path: Path, spoilt: str | None
+) -> None:
+    cell = stub_cells(tmp_path)[0]
+    run([cell], tmp_path)
+    result = cell.path / "result.json"
+    result.unlink() if spoilt is None else result.write_text(spoilt)
+    progress = run([cell], tmp_path)
+    assert unfinished(progress) == [cell.id]
+    assert f"delete {cell.path} to train the cell anew" in progress.errors[cell.id]
+
+
+def test_a_signal_that_ended_a_cell_is_named(tmp_path: Path) -> None:
+    (cell, *_) = stub_cells(tmp_path)
+    assert killed_by(cell.path) == ""
+    lines = [5, {"step": "train", "code": 0}, {"step": "test", "code": -9}, {"step": "test"}]
+    (cell.path / "attempts.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    assert killed_by(cell.path).startswith("killed by SIGKILL")
+    assert state_of(cell).word == HALF_DONE
