@@ -19,7 +19,8 @@ from .analysis import Comparison, Group
 from .stats import HELPS, HURTS
 
 _COLOURS = {HELPS: "#1a9850", HURTS: "#d73027"}
-LINES = ("#4575b4", "#f46d43", "#1a9850", "#762a83", "#8c510a", "#01665e")
+# Three times as light or dark as a white page and as a dark one.
+LINES = ("#4575b4", "#e8602c", "#1a9850", "#a05ab4", "#ad6a14", "#0a8f84")
 # matplotlib draws with these two; the page says what they are in light and in dark mode.
 INK, _PAPER = "#010203", "none"
 
