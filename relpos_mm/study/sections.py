@@ -210,9 +210,8 @@ def differences(analysis: Analysis) -> Iterator[Section]:
             there = [line for line in lines if line.metric == metric and line.difference.n]
             if there:
                 svg = figures.differences(there, title_of(metric), scale(metric))
-                section.figures.append(
-                    (f"{title_of(metric)}: mean, 95 % interval, a tick per seed", svg)
-                )
+                caption = f"{title_of(metric)}: mean, 95 % interval, a tick per seed"
+                section.figures.append((f"{caption}; green helps, red hurts", svg))
         yield section
 
 
