@@ -26,6 +26,7 @@ class Group:
         protocol: Name of the protocol.
         conditions: See :class:`relpos_mm.study.records.Record`.
         records: By variant, then by seed.
+        unknown: What the files do not say of their conditions; such groups are shown only.
     """
 
     task: str
@@ -33,6 +34,7 @@ class Group:
     protocol: str
     conditions: str
     records: dict[str, dict[int, Record]]
+    unknown: str = ""
 
     def values(self, variant: str, metric: str) -> dict[int, float | None]:
         """Return a metric of a variant by seed."""
@@ -80,29 +82,44 @@ class Analysis:
 def analyse(study: Study, collection: Collection) -> Analysis:
     """Compare what the study asks for."""
     result = Analysis(study, _groups(study, collection.records), notes=list(collection.notes))
-    for group in result.groups:
+    known = [group for group in result.groups if not group.unknown]
+    for group in known:
         for question in study.questions:
             for metric in _metrics(study, group):
                 result.comparisons += _compare(question, group, metric)
     result.flips = list(_flips(study, result.comparisons))
-    result.notes += _unbalanced(study, result.groups)
+    result.notes += _unbalanced(study, known)
     result.notes += _without_number(study, result.groups)
-    result.notes += _apart(result.groups)
+    result.notes += _other_seeds(study, result.groups)
+    result.notes += _apart(known)
+    result.notes += [
+        f"{group.task} {group.world}".strip() + f", {group.protocol}: results of "
+        f"{', '.join(group.records)} do not say their {group.unknown}; they are shown, and "
+        "compared with nothing"
+        for group in result.groups
+        if group.unknown
+    ]
     return result
 
 
 def _groups(study: Study, records: Sequence[Record]) -> list[Group]:
     groups: dict[tuple[str, str, str], Group] = {}
     for record in records:
-        if record.task not in study.tasks or record.study not in ("", study.name):
+        known = record.task in study.tasks and record.variant in study.variants
+        if not known or record.study not in ("", study.name):
             continue
         key = (record.task, record.world, record.conditions)
-        group = groups.setdefault(
-            key, Group(record.task, record.world, record.protocol, record.conditions, {})
-        )
+        about = (record.task, record.world, record.protocol, record.conditions)
+        group = groups.setdefault(key, Group(*about, {}, record.unknown))
         group.records.setdefault(record.variant, {})[record.seed] = record
     order = list(study.tasks)
-    return sorted(groups.values(), key=lambda g: (order.index(g.task), g.world))
+
+    def apart(group: Group) -> tuple[bool, int]:
+        # Groups of unknown conditions hold one variant each; they stand last, as the study's do.
+        first = min(map(study.variants.index, group.records))
+        return bool(group.unknown), first if group.unknown else 0
+
+    return sorted(groups.values(), key=lambda g: (order.index(g.task), g.world, *apart(g)))
 
 
 def _metrics(study: Study, group: Group) -> list[str]:
@@ -167,6 +184,15 @@ def _without_number(study: Study, groups: Sequence[Group]) -> Iterator[str]:
             if absent := sorted(seed for seed, value in values.items() if value is None):
                 where = f"{group.task} {group.world}".strip()
                 yield f"no {metric} in {where}, {group.protocol}: {variant}, seeds {absent}"
+
+
+def _other_seeds(study: Study, groups: Sequence[Group]) -> Iterator[str]:
+    for group in groups:
+        seeds = {seed for records in group.records.values() for seed in records}
+        if others := sorted(seeds.difference(study.seeds)):
+            use = "are shown" if group.unknown else "count in its verdicts"
+            where = f"{group.task} {group.world}".strip()
+            yield f"{where}, {group.protocol}: seeds {others} are not of the study, and {use}"
 
 
 def _apart(groups: Sequence[Group]) -> list[str]:

@@ -141,7 +141,9 @@ def _run(args: argparse.Namespace) -> int:
         print(f"\n{len(progress.blocked)} cells wait for failed ones")
     if progress.note:
         print(progress.note)
-    if not args.no_report:
+    if not args.no_report and all(s.word != FINISHED for s in progress.states.values()):
+        print("no cell is finished, so there is nothing to report")
+    elif not args.no_report:
         _write_report([study], [], None, bootstrap=True, cells=cells)
     whole = all(state.word == FINISHED for state in progress.states.values())
     return 0 if whole else 1

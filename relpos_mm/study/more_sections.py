@@ -9,6 +9,7 @@ from . import figures
 from .analysis import Analysis, Comparison, mean_and_spread
 from .cell import Cell
 from .images import ImageSpread, has_hotcoco, image_spread, typical
+from .records import spoilt
 from .samples import sample_figure
 from .sections import NOTHING, Section, Table, number, place_of, scale, title_of
 from .state import FINISHED, log_tail, state_of
@@ -192,6 +193,11 @@ def missing(analysis: Analysis, cells: list[Cell]) -> Section:
     rows = []
     for cell in cells:
         if (cell.task, cell.variant, cell.seed, cell.world) in have:
+            continue
+        if problem := spoilt(cell):
+            # What is done is not run again, so the way out has to be said.
+            out = "restore it, or remove the cell's folder and run the study again"
+            rows.append([cell.id, "spoilt result", "", f"{problem}; {out}"])
             continue
         state = state_of(cell)
         if state.word != FINISHED:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from relpos_mm.checks.leaves import flatten
+from relpos_mm.checks.leaves import position_of
+from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.evidence import evidence_stem
 
 from .cell import Cell
+from .cell_run import DONE
+from .configs import resolve
+from .recipe import Training, bare_name, position_in, training_of
+from .result_file import read_result
 from .spec import Study
 from .state import sealed
 
@@ -23,9 +27,6 @@ _NO_RESULT = re.compile(
     r"(cell|curve|summary|probe_.*)\.json|evidence-.*|(result_)?\d{8}_\d{6}\.json"
 )
 _LOGS = "vis_data"
-# Where a recipe stands in a config, and what in there does not change a number.
-_RECIPE = ("model", "train_dataloader", "optim_wrapper", "param_scheduler", "train_cfg")
-_LOADING = {"num_workers", "persistent_workers", "pin_memory", "prefetch_factor"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Record:
         metrics: By name; None where there is nothing to measure.
         cost: As in ``result.json``, with the wall time of all attempts.
         path: The result file.
-        study: Name of the study that trained it, where the file says so.
+        study: Name of the study that it counts in; empty where the file names none.
+        unknown: What of the conditions the file does not say; such numbers are never compared.
     """
 
     task: str
@@ -56,6 +58,7 @@ class Record:
     cost: Mapping[str, Any]
     path: Path
     study: str = ""
+    unknown: str = ""
 
     def evidence(self, ending: str) -> Path | None:
         """Return a file that the run kept beside its result under this protocol, if it is there.
@@ -81,54 +84,207 @@ class Collection:
     versions: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Reading:
+    """One file on its way into the records of one study."""
+
+    path: Path
+    content: dict[str, Any]
+    place: tuple[Any, ...]
+    study: str
+    own: bool
+    planned: bool
+    training: Training
+    records: list[Record] = field(default_factory=list)
+    refuted: bool = False
+
+
 def collect(
     studies: Iterable[Study], cells: Iterable[Cell], more: Iterable[Path] = ()
 ) -> Collection:
     """Read the results of the planned cells and of ``more`` files and folders.
 
     A file without a ``cell`` entry is placed by its own task, variant and seed. Files that cannot
-    be read, are no result or repeat one that was read before are named in the notes.
+    be read, are no result, belong nowhere, repeat or contradict another one are named in the notes.
     """
-    studies = list(studies)
+    studies, cells = list(studies), list(dict.fromkeys(cells))
     found = Collection()
-    seen: dict[tuple[Any, ...], dict[str, Path]] = {}
-    versions: dict[str, None] = {}
-    for path, owner in [*_own(cells), *((path, None) for path in _copied(more))]:
-        try:
-            content = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            found.notes.append(f"{path}: cannot be read ({error})")
-            continue
-        if not isinstance(content, dict) or not isinstance(content.get("metrics"), dict):
-            found.notes.append(f"{path}: is no result file")
-            continue
-        place = _place(content, studies)
-        if place is None:
-            found.notes.append(f"{path}: names no task, variant and seed of these studies")
-            continue
-        if owner is not None:
-            place = (owner, *place[1:])
-        # A file that names no study may be of any.
-        study, others = place[0], seen.setdefault(place[1:], {})
-        twins = [other for name, other in others.items() if name == study or "" in (name, study)]
-        if twins:
-            found.notes.append(f"{path}: left out, the same cell as {twins[0]}")
-            continue
-        others[study] = path
-        versions[", ".join(f"{k} {v}" for k, v in (content.get("versions") or {}).items())] = None
-        found.records += _records(content, place, path)
-    found.versions = [text for text in versions if text]
+    readings = list(_readings(studies, cells, more, found.notes))
+    _settle_starts(readings)
+    taken: dict[tuple[Any, ...], list[_Reading]] = {}
+    for reading in _rightly_named(readings, studies, found.notes):
+        reading.records = list(_records(reading, found.notes))
+        _take(reading, taken.setdefault(reading.place, []), found.notes)
+    kept = [each for twins in taken.values() for each in twins if not each.refuted]
+    found.records = [record for reading in kept for record in reading.records]
+    versions = (each.content.get("versions") or {} for each in kept)
+    told = (", ".join(f"{k} {v}" for k, v in each.items()) for each in versions)
+    found.versions = list(dict.fromkeys(filter(None, told)))
     return found
 
 
-def _own(cells: Iterable[Cell]) -> Iterator[tuple[Path, str]]:
-    """The results of finished cells and their study; older forms of the study are not read.
+def spoilt(cell: Cell) -> str:
+    """Return what is wrong with the result of a cell whose steps are all done, or nothing."""
+    path = cell.path / "result.json"
+    marked = sealed(cell.path, cell.id) is not None
+    if not marked and not all((cell.path / DONE / step.name).exists() for step in cell.steps):
+        return ""
+    try:
+        read_result(path)
+    except UserError as error:
+        return f"{path}: {error}"
+    return "" if marked else f"{path}: is not marked as the result of this cell"
 
-    A cell that another study has alike may have been trained there and copied.
+
+def _readings(
+    studies: list[Study], cells: list[Cell], more: Iterable[Path], notes: list[str]
+) -> Iterator[_Reading]:
+    """Read own and copied files in this order and place them; those of other studies are counted.
+
+    A cell that another study has alike, found by its name, may have been trained there.
     """
+    planned: dict[str, set[str]] = {}
     for cell in cells:
-        if sealed(cell.path, cell.id) is not None:
-            yield cell.path / "result.json", cell.study
+        planned.setdefault(cell.id, set()).add(cell.study)
+    done = (cell for cell in cells if sealed(cell.path, cell.id) is not None)
+    files = [(cell.path / "result.json", cell.study) for cell in done]
+    foreign: dict[str, int] = {}
+    for path, owner in [*files, *((path, None) for path in _copied(more))]:
+        try:
+            content = read_result(path)
+        except UserError as error:
+            notes.append(f"{path}: {error}")
+            continue
+        cell_of = content.get("cell") or {}
+        named, alike = cell_of.get("study") or "", planned.get(str(cell_of.get("id")), set())
+        names = [study.name for study in studies if study.name in {named, *alike}]
+        if owner is not None:
+            names = [owner]
+        elif not named:
+            names = names or [""]
+        elif not names:
+            foreign[named] = foreign.get(named, 0) + 1
+            continue
+        place = _place(cell_of or content)
+        for name in names:
+            if problem := _misplaced(place, [s for s in studies if name in ("", s.name)]):
+                notes.append(f"{path}: {problem}")
+                continue
+            training = training_of(content, *place[1:3])
+            yield _Reading(path, content, place, name, owner is not None, bool(alike), training)
+    if foreign:
+        told = ", ".join(f"{name} {count}" for name, count in foreign.items())
+        notes.append(f"results of other studies were left out: {told}")
+
+
+def _place(said: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (*(said.get(key) for key in ("task", "variant", "seed")), said.get("world") or "")
+
+
+def _misplaced(place: tuple[Any, ...], studies: list[Study]) -> str:
+    """Return why a file belongs to none of the studies, or nothing."""
+    task, variant, seed, world = place
+    known = [study for study in studies if task in study.tasks and variant in study.variants]
+    if not known or seed is None:
+        return "names no task, variant and seed of these studies"
+    worlds = [w for s in known for w in ([""] if s.tasks[task].shared else s.worlds)]
+    if world not in worlds:
+        wanted = ", ".join(map(repr, dict.fromkeys(worlds)))
+        return f"left out, its world is {world!r}, and {task} has {wanted}"
+    return ""
+
+
+def _settle_starts(readings: Sequence[_Reading]) -> None:
+    """Give resumed trainings the start of the other cells of the plan.
+
+    A resumed training names only its own checkpoint. Of a planned cell, whose name is a hash that
+    holds its start, the start is that of its fellows; of any other it is unknown.
+    """
+    for reading in readings:
+        if reading.training.start is not None:
+            continue
+        same = [
+            each
+            for each in readings
+            if each.training.base == reading.training.base and each.training.start is not None
+        ]
+        own = {each.training.start for each in same if each.own}
+        starts = own or {each.training.start for each in same if each.planned}
+        if reading.planned and len(starts) <= 1:
+            reading.training = replace(reading.training, start=next(iter(starts), "as planned"))
+        else:
+            unknown = (*reading.training.unknown, "start (resumed)")
+            reading.training = replace(reading.training, unknown=unknown)
+
+
+def _rightly_named(
+    readings: Iterable[_Reading], studies: list[Study], notes: list[str]
+) -> Iterator[_Reading]:
+    """Leave out files whose encodings are not those that the study has under this name.
+
+    Where the study's config cannot be read, the first file of a name says what it stands for.
+    """
+    meant: dict[tuple[str, str], str] = {}
+    for reading in readings:
+        task, variant = reading.place[:2]
+        position = position_in(reading.content)
+        if position is None:
+            yield reading
+            continue
+        if (task, variant) not in meant:
+            of = [study for study in studies if reading.study in ("", study.name)]
+            meant[task, variant] = _planned_position(of, task, variant) or position
+        if position == meant[task, variant]:
+            yield reading
+        else:
+            notes.append(
+                f"{reading.path}: left out, it is called {variant}, but its encodings are "
+                f"{position} and not {meant[task, variant]}"
+            )
+
+
+def _planned_position(studies: list[Study], task: str, variant: str) -> str | None:
+    for study in studies:
+        if task in study.tasks and variant in study.variants:
+            try:
+                config, _ = resolve(study, study.tasks[task], variant, "")
+            except UserError:
+                continue
+            found = position_of(config)
+            return json.dumps([] if found is None else [found], sort_keys=True)
+    return None
+
+
+def _take(reading: _Reading, known: list[_Reading], notes: list[str]) -> None:
+    """Add a file to those of the same cell, as far as it is new and contradicts none."""
+    path = reading.path
+    # A file that names no study may be of any.
+    twins = [
+        each for each in known if each.study == reading.study or "" in (each.study, reading.study)
+    ]
+    known.append(reading)
+    there = {record.conditions: (twin, record) for twin in twins[::-1] for record in twin.records}
+    for record in reading.records:
+        twin, other = there.get(record.conditions, (None, None))
+        if twin is not None and other is not None and other.metrics != record.metrics:
+            reading.refuted = True
+            # Of two copies neither is more to be believed; an own cell is.
+            twin.refuted = not twin.own
+            which = "both are" if twin.refuted else "it is"
+            notes.append(
+                f"{path}: contradicts {twin.path}, the same cell by the same recipe with other "
+                f"numbers ({record.protocol}); {which} left out"
+            )
+            return
+    fresh = [record for record in reading.records if record.conditions not in there]
+    if not fresh:
+        notes.append(f"{path}: left out, the same cell as {twins[0].path}")
+    elif twins:
+        notes.append(
+            f"{path}: the same cell as {twins[0].path}, but under another protocol, precision, "
+            "data or recipe; shown, and not compared with it"
+        )
+    reading.records = fresh
 
 
 def _copied(places: Iterable[Path]) -> Iterator[Path]:
@@ -140,54 +296,50 @@ def _copied(places: Iterable[Path]) -> Iterator[Path]:
             yield from (file for file in files if not _NO_RESULT.fullmatch(file.name))
 
 
-def _place(content: Mapping[str, Any], studies: list[Study]) -> tuple[Any, ...] | None:
-    cell = content["cell"] if isinstance(content.get("cell"), dict) else content
-    task, variant, seed = cell.get("task"), cell.get("variant"), cell.get("seed")
-    known = any(task in study.tasks and variant in study.variants for study in studies)
-    if not known or not isinstance(seed, int):
-        return None
-    data = content.get("data_sha256") or ""
-    return cell.get("study", ""), task, variant, seed, cell.get("world", ""), data
-
-
-def _records(content: Mapping[str, Any], place: tuple[Any, ...], path: Path) -> Iterator[Record]:
-    study, task, variant, seed, world, data = place
+def _records(reading: _Reading, notes: list[str]) -> Iterator[Record]:
+    content, training = reading.content, reading.training
+    task, variant, seed, world = reading.place
     wall = (content.get("cell") or {}).get("wall_s")
-    tests, recipe = content.get("tests") or {}, _recipe(content)
-    for part in [content, *(test for test in tests.values() if test.get("metrics"))]:
-        protocol = part.get("protocol") or {}
-        data_hash = part.get("data_sha256") or data
-        conditions = [protocol, part.get("precision"), data_hash, recipe]
+    last = bare_name(content.get("checkpoint"), variant, seed)
+    tests = content.get("tests") or {}
+    seen = set()
+    for name, part in [
+        ("", content),
+        *((n, t) for n, t in tests.items() if t and t.get("metrics")),
+    ]:
+        protocol, data = part.get("protocol") or {}, part.get("data_sha256")
+        tested = bare_name(part.get("checkpoint"), variant, seed)
+        recipe = training.recipe if tested == last else f"{training.recipe} at {tested}"
+        unknown = [*training.unknown, *([] if data else ["data_sha256"])]
+        conditions = [protocol, part.get("precision"), data, recipe]
+        if unknown:  # one variant a group, so that no two stand in a row
+            conditions.append([variant, *unknown])
+        key = json.dumps(conditions, sort_keys=True)
+        if key in seen:
+            notes.append(f"{reading.path}: tests.{name} left out, it repeats another protocol")
+            continue
+        seen.add(key)
         cost = {**(part.get("cost") or {}), **({"wall_s": wall} if wall else {})}
         yield Record(
             task,
             variant,
             seed,
             world,
-            json.dumps(conditions, sort_keys=True),
+            key,
             str(protocol.get("name", "unnamed")),
-            {name: _number(value) for name, value in part["metrics"].items()},
-            cost if part is content else {},
-            path,
-            study,
+            dict(_numbers(part["metrics"], reading.path, notes)),
+            {} if name else cost,
+            reading.path,
+            reading.study,
+            ", ".join(unknown),
         )
 
 
-def _recipe(content: Mapping[str, Any]) -> str:
-    """A hash of how the network was trained, the encodings and places of files left out."""
-    config = content.get("config_content") or {}
-    leaves = {
-        key: value
-        for part in _RECIPE
-        for key, value in flatten(config.get(part), part)
-        if not _LOADING.union({"position"}).intersection(key.split("."))
-        and not (isinstance(value, str) and "/" in value)
-    }
-    processes = (content.get("cost") or {}).get("processes")
-    text = json.dumps([leaves, processes], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _number(value: Any) -> float | None:
-    good = isinstance(value, (int, float)) and math.isfinite(value)
-    return float(value) if good else None
+def _numbers(
+    metrics: Mapping[str, Any], path: Path, notes: list[str]
+) -> Iterator[tuple[str, float | None]]:
+    for name, value in metrics.items():
+        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not good and value is not None:
+            notes.append(f"{path}: metrics.{name} is {json.dumps(value)[:40]}, no number")
+        yield name, float(value) if good and math.isfinite(value) else None

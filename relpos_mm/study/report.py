@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from .probed import probes
 from .records import collect
 from .sections import Section
 from .spec import Study
+
+_FIGURE = re.compile(r"figure_\d{2,}\.svg")
 
 
 def write_report(
@@ -38,16 +41,18 @@ def write_report(
         bootstrap: Also resample pictures, which takes a while.
 
     Raises:
-        UserError: ``results`` names a path that is not there.
+        UserError: ``results`` names a path that is not there or no result file, ``out`` is no
+            folder, two different studies have one name, or there is no result at all.
     """
-    for path in results:
-        if not path.exists():
-            raise UserError(f"--results: {path} does not exist")
+    studies = _named_once(studies)
+    _check_paths(results, out)
     if cells is None:
         from .planning import plan  # imports the libraries
 
         cells = [cell for study in studies for cell in plan(study)]
     found = collect(studies, cells, results)
+    if not found.records:
+        raise UserError(_nothing(studies, results, found.notes))
     chapters = []
     for study in studies:
         planned = [cell for cell in cells if cell.study == study.name]
@@ -62,6 +67,36 @@ def write_report(
         keep_trailing_newline=True,
     )
     return list(_write(environment, chapters, out))
+
+
+def _named_once(studies: Sequence[Study]) -> list[Study]:
+    """Take a study that is given twice once; results are found by its name."""
+    known: dict[str, Study] = {}
+    for study in studies:
+        if known.setdefault(study.name, study) != study:
+            raise UserError(f"two different studies are called {study.name}; rename a file")
+    return list(known.values())
+
+
+def _check_paths(results: Sequence[Path], out: Path) -> None:
+    for path in results:
+        if not path.exists():
+            raise UserError(f"--results: {path} does not exist")
+        if path.is_file() and path.suffix != ".json":
+            raise UserError(f"--results: {path} is no .json file; give result files or folders")
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"--out: {there} is a file, not a folder")
+
+
+def _nothing(studies: Sequence[Study], results: Sequence[Path], notes: Sequence[str]) -> str:
+    names = " ".join(study.name for study in studies)
+    places = [*(study.folder for study in studies), *results]
+    told = "".join(f"\n  {note}" for note in notes[:10])
+    return (
+        f"no result of {names} found in {', '.join(map(str, places))}. Train the cells with "
+        "tools/study.py run, or give --results folders that hold their result.json files" + told
+    )
 
 
 def _parts(
@@ -84,7 +119,7 @@ def _parts(
 
 def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) -> Iterator[Path]:
     out.mkdir(parents=True, exist_ok=True)
-    drawn = 0
+    drawn, older = 0, {path for path in out.iterdir() if _FIGURE.fullmatch(path.name)}
     for chapter in chapters:
         chapter["files"] = {}
         for part in chapter["parts"]:
@@ -94,6 +129,9 @@ def _write(environment: Environment, chapters: list[dict[str, Any]], out: Path) 
                 part.figures[at] = (caption, svg)
                 chapter["files"][svg] = f"figure_{drawn:02}.svg"
                 (out / chapter["files"][svg]).write_text(_alone(svg))
+                older.discard(out / chapter["files"][svg])
+    for path in older:  # of a report with more figures
+        path.unlink()
     brief = [_brief(chapter["analysis"], chapter["parts"]) for chapter in chapters]
     (out / "summary.json").write_text(json.dumps(brief, indent=2) + "\n")
     for name, template in (("report.md", "report.md.txt"), ("report.html", "report.html")):
@@ -120,7 +158,7 @@ def _brief(analysis: Analysis, parts: Sequence[Section]) -> dict[str, Any]:
 
 
 def _means(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    for group in analysis.groups:
+    for group in (group for group in analysis.groups if not group.unknown):
         for metric in analysis.study.tasks[group.task].metrics:
             for variant in analysis.study.variants:
                 found = mean_and_spread(list(group.values(variant, metric).values()))

@@ -55,7 +55,8 @@ def title_of(metric: str) -> str:
 def place_of(group: Group) -> str:
     """Return task, world and protocol of a group."""
     world = f", {group.world}" if group.world else ""
-    return f"{group.task}{world} ({group.protocol})"
+    unknown = f"; {group.unknown} unknown" if group.unknown else ""
+    return f"{group.task}{world} ({group.protocol}{unknown})"
 
 
 def summary(analysis: Analysis) -> Section:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_tests_under_other_protocols_are_groups_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = toy_study(tmp_path, monkeypatch)
-    shifted = {"protocol": {"name": "toy-shift"}, "metrics": {"box_ap": 0.2}, "cost": {}}
+    shifted = {"protocol": {"name": "toy-shift"}, "metrics": {"box_ap": 0.2}, "data_sha256": "d"}
     write_result(study.folder, "detection", "noenc", 1, {"box_ap": 0.4}, tests={"s": shifted})
     found = analyse(study, collect([study], toy_cells(study)))
     assert {group.protocol for group in found.groups} == {"toy-val", "toy-shift"}
@@ -136,7 +137,7 @@ def test_copied_files_join_and_repeats_are_named(
         ("absonly", 81.0),
     }
     told = "\n".join(found.notes)
-    assert "left out, the same cell" in told
+    assert "contradicts" in told
     assert "names no task, variant and seed" in told
     assert "broken.json: cannot be read" in told
     assert len(found.notes) == 3
@@ -225,16 +226,24 @@ def test_differences_are_drawn_against_the_strength_of_layout(
 
 def test_a_report_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = toy_study(tmp_path, monkeypatch, seeds=[1])
-    text = report(study, tmp_path / "out")
-    assert text.count("| waiting | train |") == 8
-    assert "helps" not in text.replace("helps or hurts", "")
+    (tmp_path / "copied").mkdir()
+    (tmp_path / "copied" / "a.json").write_text("{}")
+    with pytest.raises(UserError, match=r"no result of toy found in .*toy, .*copied\.") as error:
+        report(study, tmp_path / "out", [tmp_path / "copied"])
+    assert "study.py run" in str(error.value)
+    assert "a.json: is no result file" in str(error.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_several_studies_are_chapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = toy_study(tmp_path, monkeypatch)
     whole_study(study)
-    text = report([study, study], tmp_path / "out")
-    assert len(re.findall(r"^# A toy$", text, re.M)) == 2
+    other = replace(study, name="other", title="Another")
+    text = report([study, other, study], tmp_path / "out")
+    assert re.findall(r"^# (.*)$", text, re.M) == ["A toy", "Another"]
+    assert "the same cell" not in text
+    with pytest.raises(UserError, match="two different studies are called toy"):
+        report([study, replace(study, title="Another")], tmp_path / "out")
 
 
 class _Sources(HTMLParser):

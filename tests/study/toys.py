@@ -60,6 +60,8 @@ def write_result(
         "protocol": dict(protocol),
         "precision": {"training": "float32", "evaluation": "float32"},
         "cost": {"wall_s": 60.0, "params": 1000, "params_position": 10, "device": "cpu"},
+        "config_content": {"model": {"backbone": {"position": [variant]}}, "load_from": None},
+        "validated_at": {"epoch": 0, "iter": 10},
         "data_sha256": "d" * 64,
         "versions": {"torch": "2.14.1"},
         **more,
