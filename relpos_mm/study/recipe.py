@@ -76,7 +76,7 @@ def position_in(content: Mapping[str, Any]) -> str | None:
         return None
     model = content["config_content"].get("model")
     found = [value for key, value in flatten(model, "model") if key.endswith(".position")]
-    return json.dumps(found[:1], sort_keys=True)
+    return json.dumps(found[0] if found else None, sort_keys=True)
 
 
 def bare_name(value: Any, variant: str, seed: int) -> Any:

@@ -250,8 +250,7 @@ def _planned_position(studies: list[Study], task: str, variant: str) -> str | No
                 config, _ = resolve(study, study.tasks[task], variant, "")
             except UserError:
                 continue
-            found = position_of(config)
-            return json.dumps([] if found is None else [found], sort_keys=True)
+            return json.dumps(position_of(config), sort_keys=True)
     return None
 
 
