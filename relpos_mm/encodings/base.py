@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
+from .arguments import require_flags
 from .grid import Grid, Size
 from .lookup import Lookup, ValueLookup
 from .resize import ResizeMode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Site = Literal["stem", "stage", "block", "qk_input"]
 Padding = Literal["safe", "needs_valid", "unsafe"]
@@ -63,6 +67,11 @@ class PositionEncoding(nn.Module):
     needs_attn: bool = False
     translation_equivariant: ClassVar[bool] = True
     padding: Padding = "safe"
+
+    def __new__(cls, *args: Any, **arguments: Any) -> Self:
+        # Here and not in each constructor, so that every encoding has it; a copy has no arguments.
+        require_flags(cls, arguments)
+        return super().__new__(cls)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.arguments import require_counts, require_rate
+from relpos_mm.encodings.arguments import require_counts, require_flags, require_rate
 from relpos_mm.encodings.grid import Grid, Size
 
 from .renamed_arguments import refuse_unknown
@@ -63,6 +63,7 @@ class RelPosDetrEncoder(TransformerEncoder):
     ) -> None:
         known = set(signature(RelPosDetrEncoder).parameters) - {"unknown"}
         refuse_unknown("RelPosDetrEncoder", unknown, known)
+        require_flags(RelPosDetrEncoder, locals())
         require_counts("RelPosDetrEncoder", num_layers=num_layers)
         require_rate("RelPosDetrEncoder", dropout=dropout)
         super().__init__(

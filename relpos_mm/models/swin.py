@@ -13,7 +13,12 @@ from mmengine.model import BaseModule, ModuleList
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.arguments import require_counts, require_positive, require_rate
+from relpos_mm.encodings.arguments import (
+    require_counts,
+    require_flags,
+    require_positive,
+    require_rate,
+)
 from relpos_mm.encodings.grid import Grid, Size, as_size
 from relpos_mm.encodings.valid_region import zero_padding
 from relpos_mm.registry import build_positions, position_list, site_of
@@ -90,6 +95,7 @@ class RelPosSwin(BaseModule):
         **unknown: Any,
     ) -> None:
         refuse_unknown("RelPosSwin", unknown, set(signature(RelPosSwin).parameters) - {"unknown"})
+        require_flags(RelPosSwin, locals())
         super().__init__(init_cfg=init_cfg)
         window = as_size("RelPosSwin: window_size", window_size)
         img_size = as_size("RelPosSwin: pretrain_img_size", pretrain_img_size)

@@ -10,7 +10,12 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from relpos_mm.encodings.arguments import require_counts, require_positive, require_rate
+from relpos_mm.encodings.arguments import (
+    require_counts,
+    require_flags,
+    require_positive,
+    require_rate,
+)
 from relpos_mm.encodings.grid import Grid, Size, as_size
 
 from .mmcv_parts import PatchEmbed
@@ -70,6 +75,7 @@ class RelPosViT(TransformerEncoder):
         **unknown: Any,
     ) -> None:
         refuse_unknown("RelPosViT", unknown, set(signature(RelPosViT).parameters) - {"unknown"})
+        require_flags(RelPosViT, locals())
         height, width = as_size("RelPosViT: pretrain_img_size", pretrain_img_size)
         require_counts(
             "RelPosViT",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any
 
 import pytest
 
+from relpos_mm.encodings import PositionEncoding
 from relpos_mm.registry import POSITIONS, build_positions
 
 PLACE = {
@@ -50,21 +52,58 @@ NONSENSE: dict[str, tuple[Any, ...]] = {
     ),
     **dict.fromkeys(("pairing", "semantics", "index", "init", "p2c_offset", "site"), WORD),
 }
-CASES = [
-    (name, argument)
+CLASSES = [
+    (name, cls)
     for name, cls in sorted(POSITIONS.module_dict.items())
     if cls.__module__.startswith("relpos_mm.encodings.") and name != "ManhattanBias"
+]
+CASES = [
+    (name, argument)
+    for name, cls in CLASSES
     for argument in inspect.signature(cls).parameters
     if argument in NONSENSE
+]
+FLAGS = [
+    (cls, argument)
+    for _, cls in CLASSES
+    for argument, parameter in inspect.signature(cls).parameters.items()
+    if "bool" in parameter.annotation
 ]
 
 
 @pytest.mark.parametrize(("name", "argument"), CASES)
 def test_nonsense_is_refused_in_one_sentence(name: str, argument: str) -> None:
+    # Without the host's own, which would be named instead of what is wrong with the value.
+    place = {key: value for key, value in PLACE.items() if key != argument}
     for value in NONSENSE[argument]:
         with pytest.raises(ValueError, match=f"{name}|{argument}") as caught:
-            build_positions([{"type": name, argument: value}], **PLACE)
+            build_positions([{"type": name, argument: value}], **place)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("cls", "argument"), FLAGS)
+def test_flags_are_true_or_false(cls: type[PositionEncoding], argument: str) -> None:
+    signature = inspect.signature(cls)
+    place = {key: PLACE[key] for key in PLACE.keys() & signature.parameters.keys()}
+    for value in ("False", "no", 0, 1, None):
+        if value is None and signature.parameters[argument].default is None:
+            continue
+        message = f"^{cls.__name__}: {argument} must be True.* False.*, got {value!r}$"
+        with pytest.raises(ValueError, match=message):
+            cls(**place, **{argument: value})
+
+
+def test_every_flag_of_an_encoding_written_elsewhere_is_checked() -> None:
+    class Elsewhere(PositionEncoding):
+        slug = "elsewhere"
+
+        def __init__(self, *, sharp: bool = True, wide: bool | None = None) -> None:
+            super().__init__()
+            self.sharp, self.wide = sharp, wide
+
+    with pytest.raises(ValueError, match=r"^Elsewhere: wide must be True, False or None, got 'x'$"):
+        Elsewhere(wide="x")
+    assert copy.deepcopy(Elsewhere(sharp=False)).sharp is False
 
 
 @pytest.mark.parametrize("name", [name for name, argument in CASES if argument == "window_size"])

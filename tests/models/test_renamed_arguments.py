@@ -50,3 +50,15 @@ def test_each_model_is_told_arguments_of_its_own() -> None:
 
 def test_known_arguments_pass() -> None:
     refuse_unknown("RelPosSwin", [], ["depths"])
+
+
+@pytest.mark.parametrize("model", [RelPosSwin, RelPosViT, RelPosDetrEncoder])
+def test_flags_are_true_or_false(model: type) -> None:
+    parameters = inspect.signature(model).parameters
+    flags = [name for name, parameter in parameters.items() if parameter.annotation == "bool"]
+    assert len(flags) >= 2
+    for name in flags:
+        for value in ("no", 1, None):
+            message = f"^{model.__name__}: {name} must be True or False, got {value!r}$"
+            with pytest.raises(ValueError, match=message):
+                model(**{name: value})
