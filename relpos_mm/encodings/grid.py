@@ -44,8 +44,8 @@ class Grid:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "q", _size(self.q, "Grid.q"))
-        set_(self, "k", self.q if self.k is None else _size(self.k, "Grid.k"))
+        set_(self, "q", pair_of_counts(self.q, "Grid.q"))
+        set_(self, "k", self.q if self.k is None else pair_of_counts(self.k, "Grid.k"))
         if (
             not isinstance(self.prefix, Integral)
             or isinstance(self.prefix, bool)
@@ -58,7 +58,7 @@ class Grid:
         if self.valid is not None:
             rows = self.valid.tolist() if isinstance(self.valid, Tensor) else self.valid
             pairs = rows if isinstance(rows, Iterable) else [rows]
-            valid = tuple(_size(pair, "Grid.valid") for pair in pairs)
+            valid = tuple(pair_of_counts(pair, "Grid.valid") for pair in pairs)
             if any(h > self.q[0] or w > self.q[1] for h, w in valid):
                 raise ValueError(f"Grid.valid {valid} reaches outside the grid {self.q}")
             set_(self, "valid", valid)
@@ -98,13 +98,18 @@ def as_size(name: str, value: int | Sequence[int]) -> Size:
     """
     sides = (value, value) if isinstance(value, Integral) else value
     try:
-        return _size(sides, name)  # type: ignore[arg-type]
+        return pair_of_counts(sides, name)  # type: ignore[arg-type]
     except ValueError:
         message = f"{name} must be a number or (H, W), at least 1, got {value!r}"
         raise ValueError(message) from None
 
 
-def _size(pair: Sequence[int], name: str) -> Size:
+def pair_of_counts(pair: Sequence[int], name: str) -> Size:
+    """``(H, W)`` from two whole numbers.
+
+    Raises:
+        ValueError: Anything else, or a side below 1; the message names it ``name``.
+    """
     sides = tuple(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else ()
     if len(sides) != 2 or not all(map(_is_count, sides)):
         shown = " x ".join(map(str, sides)) or repr(pair)

@@ -19,7 +19,7 @@ from relpos_mm.encodings.arguments import (
     require_positive,
     require_rate,
 )
-from relpos_mm.encodings.grid import Grid, Size, as_size
+from relpos_mm.encodings.grid import Grid, Size, as_size, pair_of_counts
 from relpos_mm.encodings.valid_region import zero_padding
 from relpos_mm.registry import build_positions, position_list, site_of
 
@@ -197,16 +197,20 @@ class RelPosSwin(BaseModule):
                 "padded map; use small_map='pad' for padded batches"
             )
         canvas = tuple(x.shape[2:])
-        fits = (0 < h <= canvas[0] and 0 < w <= canvas[1] for h, w in pictures)
-        if len(pictures) != len(x) or not all(fits):
+        try:
+            sizes = [pair_of_counts(size, "pictures") for size in pictures]
+        except (TypeError, ValueError):  # no list, or no pairs of whole numbers
+            sizes = []
+        fits = (h <= canvas[0] and w <= canvas[1] for h, w in sizes)
+        if len(sizes) != len(x) or not all(fits):
             raise ValueError(
-                f"RelPosSwin: pictures of {[tuple(size) for size in pictures]} px do not belong to "
-                f"a batch of {len(x)} on {canvas[0]} x {canvas[1]} px"
+                f"RelPosSwin: pictures of {pictures!r} px do not belong to a batch of {len(x)} on "
+                f"{canvas[0]} x {canvas[1]} px"
             )
-        if all(tuple(size) == canvas for size in pictures):
+        if all(size == canvas for size in sizes):
             return None
         patch = self.patch_size
-        return [(-(-h // patch), -(-w // patch)) for h, w in pictures]
+        return [(-(-h // patch), -(-w // patch)) for h, w in sizes]
 
     def train(self, mode: bool = True) -> RelPosSwin:
         """Set the mode; frozen parts stay in evaluation mode."""

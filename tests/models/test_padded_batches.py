@@ -126,6 +126,11 @@ def test_mask_of_a_padded_batch_pair_by_pair() -> None:
         ([(96, 128)], {}, "do not belong to a batch of 2"),
         ([(96, 128), (97, 70)], {}, r"\(97, 70\)\] px do not belong .* 96 x 128 px"),
         ([(96, 128), (0, 70)], {}, "do not belong"),
+        ([(8.5, 8), (8, 8)], {}, r"pictures of \[\(8\.5, 8\), \(8, 8\)\] px do not belong"),
+        ([8, 8], {}, r"pictures of \[8, 8\] px do not belong"),
+        (8, {}, "pictures of 8 px do not belong"),
+        ("ab", {}, "pictures of 'ab' px do not belong"),
+        ([(8, 8), (8, 8, 3)], {}, "do not belong"),
         (SIZES, {"small_map": "shrink"}, "use small_map='pad'"),
     ],
 )
