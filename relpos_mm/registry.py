@@ -13,6 +13,10 @@ from mmengine.registry import Registry
 if TYPE_CHECKING:
     from relpos_mm.encodings.base import PositionEncoding
 
+# What the tokens of a place have, whatever a config says. Windows and grids are not among it: a
+# table may cover more than its host reads.
+_OF_THE_HOST = ("embed_dims", "num_heads", "prefix_tokens", "shifted")
+
 POSITIONS = Registry("position encoding", scope="relpos_mm", locations=["relpos_mm.encodings"])
 
 
@@ -60,10 +64,12 @@ def build_positions(cfgs: Iterable[Mapping[str, Any]], **context: Any) -> list[P
         cfgs: One dict per encoding: ``type`` plus its keyword arguments.
         **context: What the host knows of the place (``embed_dims``, ``num_heads``,
             ``window_size``, ``grid_size``, ``layer``, ``depth``). Each encoding receives those that
-            its constructor names; an argument given in the dict wins.
+            its constructor names; an argument given in the dict wins, but cannot contradict what
+            the host's tokens have.
 
     Raises:
-        ValueError: An unknown type or argument, a missing argument, or the same encoding twice.
+        ValueError: An unknown type or argument, a missing argument, one that the host contradicts,
+            or the same encoding twice.
 
     Initial values are drawn from a copy of the random state. The rest of the model therefore
     starts from the same values whatever encodings are listed, as paired seeds of a study need.
@@ -79,6 +85,7 @@ def build_positions(cfgs: Iterable[Mapping[str, Any]], **context: Any) -> list[P
                 f"position: {cfg['type']} has no argument {', '.join(map(repr, unknown))}; "
                 f"it takes {', '.join(sorted(accepted))}"
             )
+        _refuse_contradictions(given, context, cfg["type"])
         arguments = {key: context[key] for key in accepted & context.keys()} | given
         try:
             inspect.signature(cls).bind(**arguments)
@@ -90,3 +97,16 @@ def build_positions(cfgs: Iterable[Mapping[str, Any]], **context: Any) -> list[P
             raise ValueError(f"position: {cfg['type']} stands twice in the list; keep one of them")
         built.append(encoding)
     return built
+
+
+def _refuse_contradictions(
+    given: Mapping[str, Any], context: Mapping[str, Any], owner: str
+) -> None:
+    for name in _OF_THE_HOST:
+        # A model with prefix tokens may leave them without a vector.
+        fits = (context.get(name), 0) if name == "prefix_tokens" else (context.get(name),)
+        if name in given and name in context and given[name] not in fits:
+            raise ValueError(
+                f"position: {owner}: {name}={given[name]!r}, but the model has {context[name]!r} "
+                "here; leave it out, the model fills it in"
+            )

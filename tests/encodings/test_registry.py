@@ -10,7 +10,7 @@ from relpos_mm.encodings import position_modules, position_slug
 from relpos_mm.registry import build_positions, site_of
 
 ABSOLUTE, RELATIVE, SINES = ({"type": t} for t in ("AbsoluteTable", "RelativeBias", "Sinusoid2d"))
-IRPE = {"type": "ContextualRpe"}
+IRPE, LEPE = {"type": "ContextualRpe"}, {"type": "LocalEnhanced"}
 CONTEXT = {"embed_dims": 8, "num_heads": 2, "window_size": (3, 3), "grid_size": (4, 4), "layer": 0}
 
 
@@ -48,13 +48,30 @@ def test_building_an_encoding_does_not_move_the_random_state() -> None:
         ([{**RELATIVE, "heads": 3}], "RelativeBias has no argument 'heads'; it takes .*num_heads"),
         ([RELATIVE, RELATIVE], "stands twice"),
         ([{**SINES, "site": "block"}], "site must be"),
-        ([{**SINES, "embed_dims": 6}], "multiple of 4, got 6"),
+        ([{**SINES, "embed_dims": 6}], "Sinusoid2d: embed_dims=6, but the model has 8 here"),
+        ([{**RELATIVE, "num_heads": 7}], "RelativeBias: num_heads=7, but the model has 2 here"),
+        ([{**ABSOLUTE, "embed_dims": 7}], "AbsoluteTable: embed_dims=7, but the model has 8 here"),
+        ([{**ABSOLUTE, "prefix_tokens": 2}], "prefix_tokens=2, but the model has 1 here"),
+        ([{**LEPE, "shifted": False}], "LocalEnhanced: shifted=False, but the model has True here"),
         ([{**SINES, "form": "detrr"}], "unknown form='detrr'"),
     ],
 )
 def test_nonsense_is_refused_in_one_sentence(position, message) -> None:
     with pytest.raises(ValueError, match=message):
-        build_positions(position, **CONTEXT)
+        build_positions(position, prefix_tokens=1, shifted=True, **CONTEXT)
+
+
+def test_what_the_host_has_may_be_repeated_and_tables_may_cover_more() -> None:
+    table, relative = build_positions(
+        [
+            {**ABSOLUTE, "prefix_tokens": 0, "embed_dims": 8, "grid_size": (9, 9)},
+            {**RELATIVE, "num_heads": 2, "window_size": 5},
+        ],
+        prefix_tokens=1,
+        **CONTEXT,
+    )
+    assert table.prefix_pos_embed is None
+    assert len(relative.relative_position_bias_table) == 81
 
 
 def test_a_missing_argument_is_named() -> None:
