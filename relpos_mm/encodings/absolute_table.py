@@ -31,7 +31,10 @@ class AbsoluteTable(PositionEncoding):
         embed_dims: Channels C of the tokens.
         grid_size: Pre-training grid ``(H, W)`` in tokens.
         prefix_tokens: Tokens before the grid with a vector of their own, as ViT's class token has:
-            ``prefix_pos_embed`` of ``(1, P, C)``.
+            ``prefix_pos_embed`` of ``(1, P, C)``; 0 for none.
+
+    Raises:
+        ValueError: A size or a number that no table can have.
     """
 
     slug: ClassVar[str] = "abs"
@@ -42,8 +45,7 @@ class AbsoluteTable(PositionEncoding):
     def __init__(self, *, embed_dims: int, grid_size: int | Size, prefix_tokens: int = 0) -> None:
         super().__init__()
         require_counts("AbsoluteTable", embed_dims=embed_dims)
-        if prefix_tokens != 0:
-            require_counts("AbsoluteTable", prefix_tokens=prefix_tokens)
+        require_counts("AbsoluteTable", least=0, prefix_tokens=prefix_tokens)
         self.grid_size = as_size("AbsoluteTable: grid_size", grid_size)
         self.absolute_pos_embed = nn.Parameter(torch.empty(1, embed_dims, *self.grid_size))
         nn.init.trunc_normal_(self.absolute_pos_embed, std=0.02)

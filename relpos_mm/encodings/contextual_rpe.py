@@ -12,7 +12,7 @@ from torch import Tensor
 
 from relpos_mm.registry import POSITIONS
 
-from .arguments import head_width, require_positive
+from .arguments import head_width, require_counts, require_positive
 from .base import PositionEncoding, Resized, other_shapes
 from .contextual import project
 from .grid import Grid, Size
@@ -30,6 +30,7 @@ _MAPPINGS = {
     "product": "product",
 }
 _MODES = {"bias": "bias", "contextual": "contextual", "ctx": "contextual"}
+_MOST_BUCKETS = 2**20
 
 
 @POSITIONS.register_module()
@@ -115,9 +116,15 @@ class ContextualRpe(PositionEncoding):
                 "(published: 1.9, 2, 20, 33)"
             )
         head_dim = head_width("ContextualRpe", embed_dims, num_heads)
-        if not isinstance(skip, int) or skip < 0:
-            raise ValueError(f"ContextualRpe: skip counts tokens, it cannot be {skip!r}")
+        require_counts("ContextualRpe", least=0, skip=skip)
         self.rule = BucketRule(self.mapping, float(ratio), index, semantics)  # type: ignore[arg-type]
+        # The first test keeps the count itself from overflowing.
+        if ratio > _MOST_BUCKETS or self.rule.num_buckets > _MOST_BUCKETS:
+            raise ValueError(
+                f"ContextualRpe: ratio={ratio!r} with mapping={self.mapping!r} makes more than "
+                f"{_MOST_BUCKETS:,} buckets, more than a map of 512 x 512 tokens has offsets; use "
+                "a smaller ratio (published: 1.9, 2, 20, 33)"
+            )
         self.skip = skip
         self.sees_prefix = skip > 0
         self.needs_attn = "v" in self.sides

@@ -89,10 +89,16 @@ class DirectedDistance(PositionEncoding):
         if undirected is None:
             directed = 4 * max(num_heads // 6, 1) if num_heads >= 4 else 0
             undirected = num_heads - directed
-        if not isinstance(undirected, int) or not 0 <= undirected <= num_heads:
+        require_counts("DirectedDistance", least=0, undirected=undirected)
+        if undirected > num_heads:
             raise ValueError(f"DirectedDistance: {undirected} undirected of {num_heads} heads")
-        if (layer is None) != (depth is None) or not 0 <= (layer or 0) < (depth or 1):
-            raise ValueError(f"DirectedDistance: layer {layer} of depth {depth}")
+        if (layer is None) != (depth is None):
+            raise ValueError(f"DirectedDistance: layer {layer} of depth {depth}; give both or none")
+        if layer is not None and depth is not None:
+            require_counts("DirectedDistance", depth=depth)
+            require_counts("DirectedDistance", least=0, layer=layer)
+            if layer >= depth:
+                raise ValueError(f"DirectedDistance: layer {layer} of depth {depth}")
         self.directions = directions
         self.undirected = undirected
         if layer is not None and depth is not None:

@@ -76,6 +76,10 @@ class Disentangled(PositionEncoding):
     ) -> None:
         super().__init__()
         _check(bucket_size, max_distance, c2p or p2c, mapping, p2c_offset)
+        if p2c_offset != "code" and not p2c:
+            raise ValueError(
+                f"Disentangled: p2c_offset={p2c_offset!r} has no effect with p2c=False, drop it"
+            )
         head_width("Disentangled", embed_dims, num_heads)
         self.num_heads, self.bucket_size, self.max_distance = num_heads, bucket_size, max_distance
         self.c2p, self.p2c, self.p2c_offset = c2p, p2c, p2c_offset

@@ -35,14 +35,15 @@ class Sinusoid2d(PositionEncoding):
         temperature: Base of the frequencies.
         normalize: Map positions to ``[0, scale]``. Default: True for ``detr``, False for ``plain``.
             Without a valid region a normalised map depends on the padding of the batch.
-        scale: Range of normalised positions.
+        scale: Range of normalised positions; only where they are normalised.
         axis_order: ``yx`` puts rows before columns (both public codes), ``xy`` the reverse.
         split_axes: Keep each axis' sine and cosine together (``plain`` only).
         site: ``stem`` adds it to the tokens once, ``qk_input`` to the input of the q and k
             projections of every layer, as DETR does.
 
     Raises:
-        ValueError: ``embed_dims`` is no multiple of 4, or an unknown option value.
+        ValueError: ``embed_dims`` is no multiple of 4, an unknown option value, or an option that
+            would have no effect.
     """
 
     slug: ClassVar[str] = "sin2d"
@@ -70,10 +71,20 @@ class Sinusoid2d(PositionEncoding):
             raise ValueError(f"Sinusoid2d: unknown form={form!r} or axis_order={axis_order!r}")
         if site not in ("stem", "qk_input"):
             raise ValueError(f"Sinusoid2d: site must be 'stem' or 'qk_input', got {site!r}")
+        normalize = form == "detr" if normalize is None else normalize
+        if split_axes and form == "detr":
+            raise ValueError(
+                "Sinusoid2d: split_axes=True has no effect with form='detr'; leave it out"
+            )
+        if scale != 2 * pi and not normalize:
+            raise ValueError(
+                f"Sinusoid2d: scale={scale!r} has no effect where positions are not normalised; "
+                "leave it out or set normalize=True"
+            )
         self.embed_dims = embed_dims
         self.form = form
         self.temperature = temperature
-        self.normalize = form == "detr" if normalize is None else normalize
+        self.normalize = normalize
         self.scale = scale
         self.axis_order = axis_order
         self.split_axes = split_axes

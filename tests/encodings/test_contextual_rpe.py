@@ -74,8 +74,8 @@ def test_prefix_tokens_without_a_bucket_are_left_alone() -> None:
         ({"ratio": 0}, "ratio must be a number above 0, got 0"),
         ({"ratio": float("nan")}, "ratio must be a number above 0, got nan"),
         ({"ratio": "2"}, "ratio must be a number above 0, got '2'"),
-        ({"skip": 1.5}, "cannot be 1.5"),
-        ({"skip": -1}, "cannot be -1"),
+        ({"skip": 1.5}, "at least 0, got 1.5"),
+        ({"skip": -1}, "at least 0, got -1"),
         ({"num_heads": 3}, "does not divide"),
     ],
 )

@@ -110,6 +110,8 @@ def test_blind_pairs_never_mix_with_masks() -> None:
         ({"undirected": 7}, "7 undirected of 6 heads"),
         ({"layer": 3, "depth": 3}, "layer 3 of depth 3"),
         ({"layer": 3}, "layer 3 of depth None"),
+        ({"layer": 0, "depth": 0}, "depth must be a whole number of at least 1, got 0"),
+        ({"layer": 0.5, "depth": 4}, "layer must be a whole number of at least 0, got 0.5"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, object], message: str) -> None:

@@ -106,6 +106,33 @@ def test_every_flag_of_an_encoding_written_elsewhere_is_checked() -> None:
     assert copy.deepcopy(Elsewhere(sharp=False)).sharp is False
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("Sinusoid2d", {"form": "detr", "split_axes": True}, "split_axes=True has no effect"),
+        ("Sinusoid2d", {"scale": 1.0}, r"scale=1\.0 has no effect"),
+        ("Sinusoid2d", {"form": "detr", "normalize": False, "scale": 3}, "scale=3 has no effect"),
+        ("Disentangled", {"p2c": False, "p2c_offset": "paper"}, "p2c_offset='paper' has no effect"),
+        ("AbsoluteTable", {"prefix_tokens": -1}, "a whole number of at least 0, got -1"),
+        ("ContextualRpe", {"ratio": 1e6}, r"ratio=1000000\.0 .* more than 1,048,576 buckets"),
+        ("ContextualRpe", {"ratio": 1e308, "mapping": "euc"}, "more than 1,048,576 buckets"),
+    ],
+)
+def test_options_without_effect_or_sense_are_refused(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: .*{message}"):
+        build_positions([{"type": name, **options}], **PLACE)
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": 1.0, "normalize": True}, {"scale": 1.0, "form": "detr"}]
+)
+def test_the_scale_of_normalised_positions_is_used(options: dict[str, Any]) -> None:
+    (encoding,) = build_positions([{"type": "Sinusoid2d", **options}], **PLACE)
+    assert encoding.scale == 1.0
+
+
 @pytest.mark.parametrize("name", [name for name, argument in CASES if argument == "window_size"])
 def test_one_number_is_a_square_window(name: str) -> None:
     (encoding,) = build_positions([{"type": name, "window_size": 4}], **PLACE)
