@@ -11,6 +11,7 @@ from relpos_mm.registry import POSITIONS
 from .arguments import require_counts
 from .base import Padding, PositionEncoding, Site
 from .grid import Grid
+from .precision import call_promoted
 from .valid_region import zero_padding
 
 
@@ -57,4 +58,4 @@ class ConvPosition(PositionEncoding):
 
     def embed(self, x: Tensor, grid: Grid) -> Tensor:
         content = zero_padding(x, grid).permute(0, 3, 1, 2)  # (B, H, W, C) -> (B, C, H, W)
-        return x + self.proj(content).permute(0, 2, 3, 1).to(x.dtype)
+        return x + call_promoted(self.proj, content).permute(0, 2, 3, 1).to(x.dtype)

@@ -12,6 +12,7 @@ from relpos_mm.registry import POSITIONS
 from .arguments import require_counts
 from .base import Padding, PositionEncoding
 from .grid import Grid, Size, as_size
+from .precision import call_promoted
 from .valid_region import zero_padding
 
 
@@ -83,7 +84,7 @@ class LocalEnhanced(PositionEncoding):
         if self.local and self.window_size is not None:
             out = self._by_window(value_map, self.window_size)
         else:
-            out = self.get_v(value_map)
+            out = call_promoted(self.get_v, value_map)
         return out.view(batch, heads, width, tokens).transpose(2, 3)
 
     def _by_window(self, value_map: Tensor, window: Size) -> Tensor:
@@ -94,7 +95,11 @@ class LocalEnhanced(PositionEncoding):
         windows = padded.view(batch, channels, rows, window[0], columns, window[1])
         # (B, rows, columns, C, Wh, Ww)
         windows = windows.permute(0, 2, 4, 1, 3, 5)
-        out = self.get_v(windows.flatten(0, 2)).view(windows.shape).permute(0, 3, 1, 4, 2, 5)
+        out = (
+            call_promoted(self.get_v, windows.flatten(0, 2))
+            .view(windows.shape)
+            .permute(0, 3, 1, 4, 2, 5)
+        )
         return out.reshape(padded.shape)[:, :, :height, :width].contiguous()
 
     def no_decay(self) -> tuple[str, ...]:

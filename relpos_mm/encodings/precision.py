@@ -26,3 +26,20 @@ def call_wide(module: nn.Module, x: Tensor) -> Tensor:
             return module(x.to(dtype))
         wide = {name: parameter.to(dtype) for name, parameter in module.named_parameters()}
         return torch.func.functional_call(module, wide, (x.to(dtype),))
+
+
+def call_promoted(module: nn.Conv2d, x: Tensor) -> Tensor:
+    """``module(x)`` in the dtype of ``x``, computed in the wider one of its own and the module's.
+
+    Where the two agree, or autocast brings them together, it is ``module(x)`` itself.
+    """
+    own = module.weight.dtype
+    # Autocast leaves float64 as it is.
+    if own == x.dtype or (
+        torch.is_autocast_enabled(x.device.type) and torch.float64 not in (own, x.dtype)
+    ):
+        return module(x)
+    dtype = torch.promote_types(own, x.dtype)
+    wide = {name: parameter.to(dtype) for name, parameter in module.named_parameters()}
+    with torch.autocast(x.device.type, enabled=False):
+        return torch.func.functional_call(module, wide, (x.to(dtype),)).to(x.dtype)

@@ -69,6 +69,29 @@ def check_dtypes(case: Case) -> None:
             assert change(out[shown].double(), expected[shown]) < tolerance, (dtype, impl)
 
 
+def check_other_dtypes(case: Case) -> None:
+    """Tokens of another dtype than the parameters, outside autocast: the result has theirs."""
+    exact = case.build().double()
+    grid = Grid(CANVAS)
+    for own, dtype, tolerance in (
+        (torch.float32, torch.float64, 2e-6),
+        (torch.float32, torch.bfloat16, 0.02 * case.coarse),
+        (torch.bfloat16, torch.float32, 0.02 * case.coarse),
+    ):
+        encoding = copy.deepcopy(exact).to(own)
+        x = random_map(CANVAS).to(dtype).requires_grad_()
+        embedded = encoding.embed(x, grid)
+        q, k, v = random_qkv(grid, dtype=dtype)
+        out = attend(q, k, v, [encoding], grid)
+        assert embedded.dtype == out.dtype == dtype
+        assert change(embedded.double(), exact.embed(x.double(), grid)) < tolerance
+        expected = attend(q.double(), k.double(), v.double(), [exact], grid)
+        assert change(out.double(), expected) < tolerance, (own, dtype)
+        (embedded.sum() + out.sum()).backward()
+        for parameter in encoding.parameters():
+            assert parameter.grad is None or parameter.grad.isfinite().all()
+
+
 def check_long_axis(case: Case) -> None:
     """Bfloat16 counts exactly to 256 only: far positions must not pass through it."""
     if case.cls is RelativeBias:
@@ -257,6 +280,7 @@ def check_fused(case: Case) -> None:
 CHECKS: tuple[Callable[[Case], None], ...] = (
     check_shapes,
     check_dtypes,
+    check_other_dtypes,
     check_long_axis,
     check_autocast,
     check_gradients,
