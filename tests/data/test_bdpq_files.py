@@ -172,6 +172,16 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
         ("letters=5,2", "LOW,HIGH"),
         ("letters=5", "LOW,HIGH"),
         ("noise=-1", "not below zero"),
+        ("noise=256", "from 0 to 255"),
+        ("layout_pct=500", "layout_pct must be from 0 to 100"),
+        ("home_pct=500", "home_pct must be from 1 to 100"),
+        ("home_pct=0", "home_pct must be from 1 to 100"),
+        ("home_pct=5", "have only 6 of 128 pixels"),
+        ("shifted_pct=300", "shifted_pct must be from 1 to 100"),
+        ("zoom_pct=0", "zoom_pct must be at least 1"),
+        ("zoom_pct=900", "zoom_pct=900: letters of 198 pixels and more have only 76"),
+        ("train_scenes=0", "train_scenes must be at least 1"),
+        ("letter_px=0,9", "letter_px=0,9: letter_px must be at least 1"),
     ],
 )
 def test_bad_knobs_are_refused(setting: str, message: str) -> None:

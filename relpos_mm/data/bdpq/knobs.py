@@ -18,6 +18,18 @@ SEG_CLASSES = TEXTURES + LAYOUT + LETTERS
 
 Range = tuple[int, int]
 
+#: Least and most of the knobs that have more to keep than not being below zero.
+LIMITS: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("cls_train", "cls_val", "train_scenes", "val_scenes"), (1, None)),
+    # A picture needs a row of weave above and one below; letters are drawn from one pixel on.
+    **dict.fromkeys(("cls_px", "scene_px", "large_px"), (2, None)),
+    **dict.fromkeys(("cls_letter_px", "letter_px"), (1, None)),
+    **dict.fromkeys(("zoom_pct", "home_pct", "shifted_pct"), (1, 100)),
+    **dict.fromkeys(("slant_pct", "layout_pct"), (0, 100)),
+    **dict.fromkeys(("contrast", "noise"), (0, 255)),
+    "zoom_pct": (1, None),
+}
+
 
 @dataclass(frozen=True)
 class Knobs:
@@ -65,6 +77,30 @@ class Knobs:
     #: (100 + lambda) / 2 per cent of regions.
     layout_pct: int = 0
 
+    def __post_init__(self) -> None:
+        for name, value in self.as_json().items():
+            low, high = value if isinstance(value, list) else (value, value)
+            least, most = LIMITS.get(name, (0, None))
+            if low < least or (most is not None and high > most):
+                form = f"from {least} to {most}" if most is not None else f"at least {least}"
+                raise ValueError(f"{name}={_text(value)}: {name} must be {form}")
+        self._refuse_lost_letters()
+
+    def _refuse_lost_letters(self) -> None:
+        """Refuse splits in which no letter, drawn at its smallest, finds room."""
+        least, size = self.letter_px[0], self.scene_px
+        for name, room, letter in (
+            ("home_pct", size * self.home_pct // 100, least),
+            ("shifted_pct", size * self.shifted_pct // 100, least),
+            ("zoom_pct", size * self.home_pct // 100, max(least * self.zoom_pct // 100, 1)),
+            ("large_px", self.large_px * self.home_pct // 100, least),
+        ):
+            if letter > room:
+                raise ValueError(
+                    f"{name}={getattr(self, name)}: letters of {letter} pixels and more have only "
+                    f"{room} of {size} pixels; change {name}, letter_px or scene_px"
+                )
+
     def as_json(self) -> dict[str, int | list[int]]:
         """The knobs as they stand in the manifest."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -74,7 +110,7 @@ class Knobs:
         """Knobs from texts such as `train_scenes=100` or `letter_px=14,30`.
 
         Raises:
-            ValueError: for an unknown name or a value of the wrong form, naming it.
+            ValueError: for an unknown name or a value of the wrong form or size, naming it.
         """
         defaults = {f.name: f.default for f in fields(cls)}
         chosen: dict[str, int | Range] = {}
@@ -92,3 +128,7 @@ class Knobs:
                 raise ValueError(f"{setting!r}: {name} takes {form}, not below zero")
             chosen[name] = (numbers[0], numbers[1]) if wanted == 2 else numbers[0]
         return cls(**chosen)  # type: ignore[arg-type]
+
+
+def _text(value: int | list[int]) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
