@@ -18,10 +18,10 @@ from .cell_run import finish, killed_by
 from .configs import EMBEDDED, world_data
 from .executors import pool_of
 from .planning import plan
-from .price import Price, describe, price_of
+from .price import Price, counted, describe, price_of
 from .runner import run_cells, unfinished
 from .screen import Screen, overview
-from .spec import ROOT, Study, read_study
+from .spec import ROOT, Study, knob_settings, read_study
 from .state import FAILED, FINISHED, log_tail, state_of
 from .stats import ALPHA, fewest_seeds, smallest_p
 
@@ -85,7 +85,7 @@ def power_lines(study: Study) -> list[str]:
     for question in study.questions:
         family = len(question.pairs)
         least, needed = smallest_p(n, family), fewest_seeds(family)
-        about = f"{question.name}: {n} seeds, {family} comparison{'s' if family > 1 else ''}"
+        about = f"{question.name}: {counted(n, 'seed')}, {counted(family, 'comparison')}"
         can = f"smallest possible p {least:.3g}"
         if n < needed:
             can += f", so everything will be undecided at {ALPHA:.0%}; {needed} seeds are needed"
@@ -100,13 +100,14 @@ def _plan(args: argparse.Namespace) -> int:
         for command in data_commands(study):
             print(shlex.join(["python", *command]))
         for number, wave in enumerate(waves(cells), 1):
-            print(f"# wave {number}: {len(wave)} commands; the next wave needs these finished")
+            commands = counted(len(wave), "command")
+            print(f"# wave {number}: {commands}; the next wave needs these finished")
             for cell in wave:
                 finish = shlex.join(["python", "tools/study.py", "finish", args.study, cell.id])
                 print(" && ".join([*(step.line() for step in cell.steps), finish]))
         return 0
     price, done = _priced(study, cells)
-    print(f"{study.title}: {len(cells)} cells, {len(done)} finished")
+    print(f"{study.title}: {counted(len(cells), 'cell')}, {len(done)} finished")
     print("proved: the cells of a task differ in `position` and seed only")
     for line in [*describe(study, price, done), *power_lines(study)]:
         print(f"  {line}")
@@ -138,7 +139,7 @@ def _run(args: argparse.Namespace) -> int:
         if progress.states[cell_id].word != FINISHED:
             print(f"\n{cell_id} failed: {error}")
     if progress.blocked:
-        print(f"\n{len(progress.blocked)} cells wait for failed ones")
+        print(f"\nwaiting for failed ones: {counted(len(progress.blocked), 'cell')}")
     if progress.note:
         print(progress.note)
     if not args.no_report and all(s.word != FINISHED for s in progress.states.values()):
@@ -164,8 +165,7 @@ def data_commands(study: Study) -> list[list[str]]:
         folders[EMBEDDED] = {}
     commands = []
     for folder, knobs in folders.items():
-        settings = [f"{name}={value}" for name, value in knobs.items()]
-        chosen = ["--set", *settings] if settings else []
+        chosen = ["--set", *knob_settings(knobs)] if knobs else []
         commands.append(["tools/data.py", "make-mini", "--out", folder.rstrip("/"), *chosen])
     return commands
 

@@ -84,13 +84,23 @@ def describe(study: Study, price: Price, done: set[str]) -> list[str]:
         each = price.hours[cells[0].id]
         source = "measured" if name in price.measured else "from the study file"
         told = "hours unknown" if each is None else f"{_shown(each)} each ({source})"
-        gpus = f" on {task.gpus} GPU{'s' if task.gpus > 1 else ''}" if task.gpus else ""
-        lines.append(f"{name}: {len(cells)} cells, {told}{gpus}")
-    depth = " -> ".join(str(len(wave)) for wave in waves(list(price.cells)))
+        gpus = f" on {counted(task.gpus, 'GPU')}" if task.gpus else ""
+        lines.append(f"{name}: {counted(len(cells), 'cell')}, {told}{gpus}")
+    widths = [len(wave) for wave in waves(list(price.cells))]
+    depth = " -> ".join(map(str, [*widths[:-1], counted(widths[-1], "cell")]))
     transfer = any(task.start for task in study.tasks.values())
-    lines.append(f"graph: {depth} cells" + (", a transfer in between" if transfer else ""))
+    lines.append(f"graph: {depth}" + (", a transfer in between" if transfer else ""))
     lines.append(f"total: {price.left(done)}")
     return lines
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "cell"), counted(0, "cell")
+    ('1 cell', '0 cells')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _shown(hours: float) -> str:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from relpos_mm.data.bdpq import Knobs
 from relpos_mm.engine.errors import UserError
+
+from .paper import PAPERS
+from .strict import read_fields, read_yaml, require, require_known, require_once, typed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = ("mechanism", "benchmark")
+_SEEDS = 2**32  # NumPy takes none from here on
+# Options that are not the task's to set, with the place that sets them.
+_OURS = {
+    "randomness": "the seed is the cell's; list seeds at the top of the study",
+    "position": "it is what variants differ in; write a config per variant",
+    "load_from": "name the task to start from in `start`, or weights in the config",
+    "work_dir": "every cell has its own folder",
+    "resume": "every cell resumes from its own folder",
+}
 
 
 @dataclass(frozen=True)
@@ -103,19 +115,18 @@ def read_study(path: str | Path) -> Study:
         UserError: The file is missing, or a key or value is not one of a study; the message names
             it.
     """
-    path = Path(path)
+    asked, path = str(path), Path(path)
     here = ROOT / "configs" / "studies" / f"{path.name.removesuffix('.yaml')}.yaml"
-    if not path.is_file() and path.parent == Path() and here.is_file():
+    if not os.path.isfile(path) and path.parent == Path() and os.path.isfile(here):
         path = here
-    if not path.is_file():
+    if not os.path.isfile(path):  # pathlib's is_file raises on a name that is too long
         known = ", ".join(sorted(p.stem for p in here.parent.glob("*.yaml")))
-        raise UserError(f"Study not found: {path}. Studies in configs/studies/: {known}")
+        kind = " (a folder, not a file)" if asked and os.path.isdir(path) else ""
+        raise UserError(
+            f"Study not found: {asked or repr(asked)}{kind}. Studies in configs/studies/: {known}"
+        )
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {error}") from None
-    try:
-        return parse_study(path.stem, content)
+        return parse_study(path.stem, read_yaml(path))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -126,91 +137,122 @@ def parse_study(name: str, content: Any) -> Study:
     Raises:
         UserError: As :func:`read_study`, without the file's name.
     """
-    given = _known(content, Study, "the study", {"control"})
-    for key in ("title", "variants", "seeds", "tasks"):
-        if not given.get(key):
-            raise UserError(f"{key} is missing")
-    given["name"] = name
-    given["variants"] = tuple(map(str, given["variants"]))
-    given["seeds"] = _seeds(given["seeds"])
-    given["tasks"] = {
-        key: _task(key, value, given["tasks"]) for key, value in given["tasks"].items()
-    }
-    given["questions"] = _questions(given)
-    given.pop("control", None)
-    if "executor" in given:
-        given["executor"] = Executor(**_known(given["executor"], Executor, "executor"))
-    study = Study(**given)
-    _require(study.level in LEVELS, f"level is {study.level!r}, not one of {', '.join(LEVELS)}")
-    _require(study.executor.kind in ("local", "slurm"), "executor.kind is neither local nor slurm")
-    _require(study.executor.jobs >= 1, "executor.jobs must be at least 1")
-    _require(study.data in (None, "bdpq"), f"data is {study.data!r}; bdpq is the one made here")
-    named = set(study.worlds) - {""}
-    _require(not named or study.data == "bdpq", "worlds need data: bdpq")
-    strange = [world for world in named if not re.fullmatch(r"[\w.]+", world)]
-    _require(not strange, f"worlds: {strange} may hold letters, digits, _ and . only")
+    _require_name(name, "the file's name", r"[\w.-]+", "letters, digits, _, - and .")
+    if isinstance(content, Mapping) and isinstance(content.get("seeds"), list):
+        _require_seeds(content["seeds"])
+    given = read_fields(Study, content, apart=frozenset({"control", "questions"}))
+    variants = given["variants"]
+    for variant in variants:
+        _require_name(variant, "variants", r"[\w.-]+", "letters, digits, _, - and .")
+    require_once(variants, "variants")
+    stated, control = given.pop("questions", None), given.pop("control", None)
+    require(bool(stated) != bool(control), "state either control or questions")
+    asked = _questions(stated, variants) if stated else _against(control, variants)
+    study = Study(name=name, questions=asked, **given)
+    levels = ", ".join(LEVELS)
+    require(study.level in LEVELS, f"level is {study.level!r}, not one of {levels}")
+    if study.paper is not None:
+        require_known(study.paper, PAPERS, "paper")
+    kind, jobs = study.executor.kind, study.executor.jobs
+    require(kind in ("local", "slurm"), f"executor.kind: {kind!r} is neither local nor slurm")
+    require(jobs >= 1, f"executor.jobs: {jobs} must be at least 1")
+    for key, task in study.tasks.items():
+        _require_name(key, "tasks", r"[\w-]+", "letters, digits, _ and -")
+        _check_task(f"tasks.{key}", task, study)
+    require(study.data in (None, "bdpq"), f"data is {study.data!r}; bdpq is the one made here")
+    if "worlds" in given:
+        require(study.data == "bdpq", "worlds need data: bdpq")
+        _check_worlds(study.worlds)
     return study
 
 
-def _known(content: Any, cls: type, where: str, more: set[str] | None = None) -> dict[str, Any]:
-    if not isinstance(content, Mapping):
-        raise UserError(f"{where} must be keys with values, got {content!r}")
-    names = {item.name for item in fields(cls)} - {"name"} | (more or set())
-    for key in content:
-        if key not in names:
-            near = get_close_matches(str(key), names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(sorted(names))}"
-            raise UserError(f"{where} has no key {key!r}; {hint}")
-    return dict(content)
+def knob_settings(world: Mapping[str, Any]) -> list[str]:
+    """Return the knobs of a world as ``tools/data.py make-mini --set`` takes them."""
+    return [
+        f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in world.items()
+    ]
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise UserError(message)
+def _require_name(name: str, where: str, form: str, words: str) -> None:
+    good = re.fullmatch(form, name) and name.strip(".")
+    remedy = f"take {words} only, and not dots alone"
+    require(bool(good), f"{where}: {name!r} would be in the names of folders; {remedy}")
 
 
-def _seeds(value: Any) -> tuple[int, ...]:
-    whole = isinstance(value, list) and all(type(seed) is int and seed >= 0 for seed in value)
-    _require(whole and len(set(value)) == len(value), f"seeds: {value!r} are no different numbers")
-    return tuple(value)
-
-
-def _task(key: str, content: Any, tasks: Mapping[str, Any]) -> Task:
-    given = _known(content, Task, f"tasks.{key}")
-    for needed in ("config", "metrics"):
-        _require(bool(given.get(needed)), f"tasks.{key}.{needed} is missing")
-    _require("{variant}" in given["config"], f"tasks.{key}.config must contain {{variant}}")
-    start = given.get("start")
-    _require(
-        start is None or (start in tasks and not tasks[start].get("start")),
-        f"tasks.{key}.start: {start!r} is no task that itself starts from nothing",
+def _require_seeds(seeds: list[Any]) -> None:
+    whole = all(type(seed) is int and 0 <= seed < _SEEDS for seed in seeds)
+    require(
+        whole and len(set(seeds)) == len(seeds),
+        f"seeds: {seeds!r} are no different numbers; write whole numbers from 0 to {_SEEDS - 1}, "
+        "each once",
     )
-    given["metrics"] = tuple(given["metrics"])
-    given["splits"] = tuple(given.get("splits", ()))
-    seeded = [name for name in given.get("options", {}) if name.startswith("randomness")]
-    _require(not seeded, f"tasks.{key}.options sets {seeded}: the seed is the cell's")
-    return Task(**given)
 
 
-def _questions(given: Mapping[str, Any]) -> tuple[Question, ...]:
-    variants = given["variants"]
-    stated, control = given.get("questions"), given.get("control")
-    _require(bool(stated) != bool(control), "state either control or questions")
-    if control:
-        _require(control in variants, f"control {control!r} is no variant")
-        pairs = tuple((variant, control) for variant in variants if variant != control)
-        return (Question(f"against {control}", pairs),)
-    if not isinstance(stated, Mapping):
-        raise UserError("questions must be 'name: [variant - control, ...]'")
+def _check_task(where: str, task: Task, study: Study) -> None:
+    rest = task.config.replace("{variant}", "")
+    require(rest != task.config, f"{where}.config must contain {{variant}}, got {task.config!r}")
+    braces = f"{where}.config: {task.config!r} has braces besides {{variant}}; take them out"
+    require(not set(rest) & set("{}"), braces)
+    start = study.tasks.get(task.start) if task.start is not None else None
+    require(
+        task.start is None or (start is not None and start.start is None),
+        f"{where}.start: {task.start!r} is no task that itself starts from nothing",
+    )
+    require(
+        not (task.shared and start and not start.shared and set(study.worlds) != {""}),
+        f"{where}.shared: {task.start!r}, where it starts, is not shared; share both or neither",
+    )
+    require_once(task.metrics, f"{where}.metrics")
+    require_once(task.splits, f"{where}.splits")
+    for split in task.splits:
+        _require_name(split, f"{where}.splits", r"[\w-]+", "letters, digits, _ and -")
+        require(split != "val", f"{where}.splits: 'val' is tested anyway; leave it out")
+    require(task.gpus >= 0, f"{where}.gpus: {task.gpus} is below 0; 0 is one process on the CPU")
+    hours = task.hours or 0.0
+    require(0 <= hours < inf, f"{where}.hours: {hours} is no time; write hours of 0 or more")
+    for key in task.options:
+        names = key.split(".")
+        remedy = _OURS.get("position" if "position" in names else names[0], "")
+        require(not remedy, f"{where}.options sets {key!r}: {remedy}")
+
+
+def _check_worlds(worlds: Mapping[str, Mapping[str, Any]]) -> None:
+    require(bool(worlds), "worlds: {} has none; name one, or leave the key out")
+    made: dict[Knobs, str] = {}
+    for world, knobs in worlds.items():
+        _require_name(world, "worlds", r"[\w.]+", "letters, digits, _ and .")
+        try:
+            recipe = Knobs.parse(knob_settings(knobs))
+        except ValueError as error:
+            raise UserError(f"worlds.{world}: {error}") from None
+        twin = made.setdefault(recipe, world)
+        require(twin == world, f"worlds: {world!r} has the knobs of {twin!r}; keep one of them")
+
+
+def _against(control: Any, variants: tuple[str, ...]) -> tuple[Question, ...]:
+    require(typed(control, str, "control") in variants, f"control {control!r} is no variant")
+    pairs = tuple((variant, control) for variant in variants if variant != control)
+    alone = f"control: {control!r} is the only variant; name another to compare with it"
+    require(bool(pairs), alone)
+    return (Question(f"against {control}", pairs),)
+
+
+def _questions(stated: Any, variants: tuple[str, ...]) -> tuple[Question, ...]:
     questions = []
-    for name, lines in stated.items():
-        pairs = tuple(_pair(name, line, variants) for line in lines)
-        questions.append(Question(str(name), pairs))
+    for name, lines in typed(stated, dict[str, tuple[str, ...]], "questions").items():
+        where = f"questions.{name}"
+        require(bool(lines), f"{where} compares nothing; write [variant - control, ...]")
+        pairs = [_pair(where, line, variants) for line in lines]
+        for at, (one, other) in enumerate(pairs):
+            again = {(one, other), (other, one)} & set(pairs[:at])
+            require(not again, f"{where}: '{one} - {other}' is asked already; keep one of the two")
+        questions.append(Question(name, tuple(pairs)))
     return tuple(questions)
 
 
-def _pair(name: str, line: Any, variants: tuple[str, ...]) -> tuple[str, str]:
-    one, minus, other = str(line).partition(" - ")
+def _pair(where: str, line: str, variants: tuple[str, ...]) -> tuple[str, str]:
+    one, minus, other = line.partition(" - ")
     good = bool(minus) and one in variants and other in variants and one != other
-    _require(good, f"questions.{name}: {line!r} is not 'variant - control' of {list(variants)}")
+    require(good, f"{where}: {line!r} is not 'variant - control' of {list(variants)}")
     return one, other
