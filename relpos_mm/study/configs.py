@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from mmengine.config import Config
 
-from relpos_mm.checks.leaves import flatten
+from relpos_mm.checks.leaves import flatten, position_of
+from relpos_mm.data.bdpq import Knobs
+from relpos_mm.data.bdpq.scene import scene_splits
+from relpos_mm.encodings import position_slug
 from relpos_mm.engine.cli import load_config
 from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.metric_names import promised_names
 
 from .spec import ROOT, Study, Task
+from .strict import require, require_known
 
 EMBEDDED = "data/bdpq/"
 
@@ -26,14 +32,73 @@ def resolve(study: Study, task: Task, variant: str, world: str) -> tuple[Config,
     """Return the config that a cell trains with, and its ``--cfg-options``.
 
     Raises:
-        relpos_mm.engine.errors.UserError: There is no such file, or an option reaches nothing.
+        relpos_mm.engine.errors.UserError: There is no such file, an option reaches nothing, or the
+            config does not have the task's metrics, its splits, or the data of a world.
     """
-    path = task.config.format(variant=variant)
-    options = dict(task.options)
+    try:
+        return _resolve(study, task, variant, world)
+    except UserError as error:
+        name = next((name for name, each in study.tasks.items() if each is task), "")
+        raise UserError(f"{study.name}.yaml: tasks.{name}, variant {variant}: {error}") from None
+
+
+def _resolve(study: Study, task: Task, variant: str, world: str) -> tuple[Config, dict[str, Any]]:
+    path, data = task.config.format(variant=variant), world_data(study, world)
+    found = (ROOT / path).is_file()
+    require(found, f"Config not found: {ROOT / path}; correct the task's config or the variants")
+    plain, options = load_config(str(ROOT / path)), dict(task.options)
+    for key in options:
+        _require_no_slip(plain, key)
     if world:
-        plain = load_config(str(ROOT / path))
-        options.update(moved(plain, EMBEDDED, world_data(study, world)))
-    return load_config(str(ROOT / path), options), options
+        place = moved(plain, EMBEDDED, data)
+        require(bool(place), f"worlds: {path} reads nothing from {EMBEDDED}; set shared: true")
+        options.update(place)
+    config = load_config(str(ROOT / path), options) if options else plain
+    try:
+        position_slug(position_of(config) or [])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: {error}") from None
+    promised = promised_names(config.get("val_evaluator"))
+    for metric in task.metrics if promised is not None else ():
+        require_known(metric, promised or (), "metrics")
+    for split in task.splits:
+        places = another_split(config, split)
+        del places["protocol.name"]
+        lost = [each for each in places.values() if not _is_made(each.removeprefix(data))]
+        embedded = any(value.startswith(data) for _, value in _texts(config, ("test",)))
+        require(
+            not (embedded and lost),
+            f"splits: {split}: the embedded data have no {', '.join(lost)}; leave {split} out",
+        )
+    if task.tta:
+        absent = [key for key in ("tta_model", "tta_pipeline") if key not in config]
+        require(not absent, f"tta: {path} has no {' and no '.join(absent)}; leave tta out")
+    return config, options
+
+
+def _require_no_slip(config: Config, key: str) -> None:
+    """Refuse a new last name that is nearly one of the config.
+
+    ``--cfg-options`` lets it pass, because whoever gets it refuses strangers. In a study that would
+    be after the cells before it have run.
+    """
+    *parents, last = key.split(".")
+    node: Any = dict(config.items())
+    for name in parents:
+        if isinstance(node, (list, tuple)):
+            node = node[int(name)] if name.isdigit() and int(name) < len(node) else None
+        else:
+            node = node.get(name) if isinstance(node, Mapping) else None
+    if parents and isinstance(node, Mapping) and last not in node:
+        near = get_close_matches(last, list(map(str, node)), n=1, cutoff=0.85)
+        require(not near, f"options: the config has no {key}; did you mean {''.join(near)!r}?")
+
+
+def _is_made(place: str) -> bool:
+    """Return whether the generator of the embedded data makes this file or folder."""
+    kind, _, split = place.strip("/").partition("/")
+    made = ("train", "val") if kind == "cls" else tuple(scene_splits(Knobs()))
+    return kind in ("cls", "img", "seg", "ann") and split.removesuffix(".json") in made
 
 
 def moved(config: Config, old: str, new: str) -> dict[str, str]:

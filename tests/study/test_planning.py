@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -168,7 +169,48 @@ def test_a_split_that_the_config_cannot_read_is_refused() -> None:
         plan(replace(study, tasks={**study.tasks, "detection": detection}))
 
 
+@pytest.mark.parametrize(
+    ("task", "change", "message"),
+    [
+        ("classification", {"metrics": ("top1_pc",)}, "metrics: 'top1_pc' .* mean 'top1_pct'"),
+        ("segmentation", {"metrics": ("box_ap",)}, "metrics: 'box_ap' is not known here"),
+        ("segmentation", {"splits": ("val_nope",)}, "splits: val_nope: .* no img/val_nope"),
+        ("classification", {"splits": ("val_shift",)}, "splits: val_shift: .* no .*cls/val_shift"),
+        ("detection", {"tta": True}, "tta: .* has no tta_model"),
+        ("detection", {"options": {"train_cfg.max_iterz": 3}}, "mean 'max_iters'"),
+        ("detection", {"options": {"optim_wraper.lr": 3}}, "mean 'optim_wrapper'"),
+        ("detection", {"options": {"train_cgf.max_iters": 3}}, "mean 'train_cfg'"),
+        (
+            "detection",
+            {"options": {"param_scheduler.7.end": 3}},
+            "param_scheduler.7 does not exist",
+        ),
+    ],
+)
+def test_what_a_config_does_not_have_is_refused(
+    task: str, change: dict[str, Any], message: str
+) -> None:
+    study = replace(read_study("smoke"), variants=("noenc",))
+    tasks = {**study.tasks, task: replace(study.tasks[task], **change)}
+    with pytest.raises(UserError, match=rf"smoke\.yaml: tasks\.{task}, variant noenc: .*{message}"):
+        plan(replace(study, tasks=tasks))
+
+
+def test_an_encoding_that_nobody_made_is_refused(tmp_path: Path) -> None:
+    study = two(tmp_path, RELATIVE, RELATIVE.replace("RelativeBias", "RelativeBios"))
+    with pytest.raises(UserError, match=r"t\.yaml: tasks\.c, variant two: .*RelativeBios"):
+        plan(study)
+
+
+def test_a_world_that_a_task_does_not_read_is_refused() -> None:
+    study = replace(read_study("smoke"), variants=("noenc",), worlds={"a": {}})
+    real = replace(study.tasks["classification"], config="configs/cls_swin_t_{variant}.py")
+    with pytest.raises(UserError, match="reads nothing from data/bdpq/; set shared"):
+        plan(replace(study, tasks={"classification": replace(real, options={})}))
+
+
 def test_a_missing_config_is_named() -> None:
     study = read_study("smoke")
-    with pytest.raises(UserError, match=r"cls_swin_t_nothing\.py"):
+    where = r"smoke\.yaml: tasks\.classification, variant nothing: .*cls_swin_t_nothing\.py"
+    with pytest.raises(UserError, match=where):
         plan(replace(study, variants=("noenc", "nothing")))
