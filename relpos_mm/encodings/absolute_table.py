@@ -38,6 +38,7 @@ class AbsoluteTable(PositionEncoding):
     """
 
     slug: ClassVar[str] = "abs"
+    free: ClassVar[frozenset[str]] = frozenset({"prefix_tokens"})
     site: Site = "stem"
     translation_equivariant: ClassVar[bool] = False
     padding: Padding = "unsafe"

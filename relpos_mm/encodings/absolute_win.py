@@ -39,6 +39,7 @@ class AbsoluteWin(PositionEncoding):
     """
 
     slug: ClassVar[str] = "abswin"
+    free: ClassVar[frozenset[str]] = frozenset({"global_size"})
     site: Site = "stem"
     translation_equivariant: ClassVar[bool] = False
     padding: Padding = "needs_valid"

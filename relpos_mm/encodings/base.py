@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Site = Literal["stem", "stage", "block", "qk_input"]
 Padding = Literal["safe", "needs_valid", "unsafe"]
+# Arguments of any encoding that say where it stands, not what it computes there.
+_PLACE = {"embed_dims", "num_heads", "window_size", "grid_size", "shifted"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class PositionEncoding(nn.Module):
 
     Class attributes:
         slug: Short name for file names and tables.
+        free: Arguments that may differ between a trained file and the config it is loaded into:
+            sizes, which tensors show or are resized for, and what matters in training alone. All
+            others must agree.
         site: Where ``embed`` is called: ``stem`` (once, after the patch embedding), ``stage`` (once
             per stage, after its first block), ``block`` (at the start of every block) or
             ``qk_input`` (on the input of the q and k projections).
@@ -62,6 +68,7 @@ class PositionEncoding(nn.Module):
     """
 
     slug: ClassVar[str]
+    free: ClassVar[frozenset[str]] = frozenset()
     site: Site = "block"
     sees_prefix: bool = False
     needs_attn: bool = False
@@ -82,6 +89,18 @@ class PositionEncoding(nn.Module):
     def slug_of(cls, cfg: Mapping[str, Any]) -> str:
         """Return the slug of the encoding that ``cfg`` describes; some depend on an option."""
         return cls.slug
+
+    @classmethod
+    def options_of(cls, cfg: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what decides the function of the encoding that ``cfg`` describes.
+
+        These are all arguments, defaults included, but sizes and those in ``free``.
+        """
+        return {
+            name: cfg.get(name, argument.default)
+            for name, argument in inspect.signature(cls).parameters.items()
+            if name not in _PLACE | cls.free
+        }
 
     def bind(self, *, proj: nn.Module | None = None) -> None:
         """Meet the host's q/k/v projection once, after construction."""

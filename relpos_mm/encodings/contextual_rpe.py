@@ -80,6 +80,7 @@ class ContextualRpe(PositionEncoding):
     """
 
     slug: ClassVar[str] = "irpe"
+    free: ClassVar[frozenset[str]] = frozenset({"skip", "init", "weight_decay"})
 
     def __init__(
         self,
@@ -144,6 +145,13 @@ class ContextualRpe(PositionEncoding):
         if _MODES.get(str(cfg.get("mode", "contextual")).lower()) == "bias":
             return "irpe_bias" if sides == "k" else f"irpe_bias_{sides}"
         return f"irpe_{sides}"
+
+    @classmethod
+    def options_of(cls, cfg: Mapping[str, Any]) -> dict[str, Any]:
+        options = super().options_of(cfg)  # with one name for each way of spelling a value
+        for name, known in (("mapping", _MAPPINGS), ("mode", _MODES)):
+            options[name] = known.get(str(options[name]).lower(), options[name])
+        return options | {"rpe_on": _sides(options["rpe_on"])}
 
     @property
     def num_buckets(self) -> int:

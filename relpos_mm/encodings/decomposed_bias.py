@@ -52,6 +52,7 @@ class DecomposedBias(AxisTableEncoding):
     """
 
     slug: ClassVar[str] = "decomposed"
+    free: ClassVar[frozenset[str]] = frozenset({"zero_init", "factored"})
 
     def __init__(
         self,

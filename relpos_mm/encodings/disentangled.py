@@ -59,6 +59,7 @@ class Disentangled(PositionEncoding):
     """
 
     slug: ClassVar[str] = "disentangled"
+    free: ClassVar[frozenset[str]] = frozenset({"bucket_size"})
 
     def __init__(
         self,

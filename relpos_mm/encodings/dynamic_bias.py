@@ -48,6 +48,7 @@ class DynamicBias(PositionEncoding):
     """
 
     slug: ClassVar[str] = "dpb"
+    free: ClassVar[frozenset[str]] = frozenset({"hidden"})
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class HuangRelative(PositionEncoding):
     """
 
     slug: ClassVar[str] = "huang"
+    free: ClassVar[frozenset[str]] = frozenset({"clip"})
 
     def __init__(
         self,

@@ -58,6 +58,7 @@ class LogCoordBias(PositionEncoding):
     """
 
     slug: ClassVar[str] = "logcpb"
+    free: ClassVar[frozenset[str]] = frozenset({"pretrained_window_size", "hidden"})
 
     def __init__(
         self,

@@ -41,6 +41,7 @@ class MixedRope(Rotary):
     """
 
     slug: ClassVar[str] = "rope_mixed"
+    free: ClassVar[frozenset[str]] = frozenset({"theta", "random_axes"})
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +49,7 @@ class SasaRelative(AxisTableEncoding):
     """
 
     slug: ClassVar[str] = "sasa"
+    free: ClassVar[frozenset[str]] = frozenset({"factored"})
 
     def __init__(
         self,
@@ -76,6 +78,13 @@ class SasaRelative(AxisTableEncoding):
         self.rel_w = nn.Parameter(torch.empty(2 * columns - 1, width))
         nn.init.trunc_normal_(self.rel_h, std=0.02)
         nn.init.trunc_normal_(self.rel_w, std=0.02)
+
+    @classmethod
+    def options_of(cls, cfg: Mapping[str, Any]) -> dict[str, Any]:
+        options = super().options_of(cfg)
+        if options["shared_heads"] is None:
+            options["shared_heads"] = options["split"] == "head"
+        return options
 
     def bias(
         self, q: Tensor, k: Tensor, grid: Grid, scale: float

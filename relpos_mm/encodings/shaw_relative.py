@@ -44,6 +44,7 @@ class ShawRelative(PositionEncoding):
     """
 
     slug: ClassVar[str] = "shaw"
+    free: ClassVar[frozenset[str]] = frozenset({"clip", "factored"})
 
     def __init__(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import pi
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -90,6 +91,16 @@ class Sinusoid2d(PositionEncoding):
         self.split_axes = split_axes
         self.site = site
         self.padding: Padding = "needs_valid" if self.normalize else "safe"
+
+    @classmethod
+    def options_of(cls, cfg: Mapping[str, Any]) -> dict[str, Any]:
+        options = super().options_of(cfg)
+        if options["normalize"] is None:
+            options["normalize"] = options["form"] == "detr"
+        # Not read in the other cases.
+        unread = {"scale"} if not options["normalize"] else set()
+        unread |= {"split_axes"} if options["form"] == "detr" else set()
+        return {name: value for name, value in options.items() if name not in unread}
 
     def embed(self, x: Tensor, grid: Grid) -> Tensor:
         return x + self.position_map(grid, x.device).to(x.dtype)

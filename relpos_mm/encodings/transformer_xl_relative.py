@@ -51,6 +51,7 @@ class TransformerXLRelative(PositionEncoding):
     """
 
     slug: ClassVar[str] = "txl"
+    free: ClassVar[frozenset[str]] = frozenset({"pos_dims", "factored"})
 
     def __init__(
         self,

@@ -12,7 +12,11 @@ import torch
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
-from relpos_mm.transfer.encoding_names import slug_of_configs
+from relpos_mm.transfer.encoding_names import (
+    option_differences,
+    slug_of_configs,
+    told_differences,
+)
 from relpos_mm.transfer.meta import position_config
 
 from .checkpoints import read_checkpoint, weights_of
@@ -250,7 +254,16 @@ class WeightSources:
         if stated is None or host is None:
             return ""
         theirs, ours = slug_of_configs(stated), slug_of_configs(host.position_cfg)
-        return "" if theirs == ours else f"{theirs} there, {ours} here"
+        if theirs != ours:
+            return f"{theirs} there, {ours} here"
+        by_type = {str(cfg["type"]): cfg for cfg in host.position_cfg}
+        told = [
+            f"{name} has {told_differences(differences)}"
+            for cfg in stated
+            if (name := str(cfg["type"])) in by_type
+            and (differences := option_differences(cfg, by_type[name], complete=True))
+        ]
+        return "; ".join(told)
 
     def by_part(self) -> dict[str, dict[str, int]]:
         """Return, for every child of the model, how many tensors came from which source."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmengine.utils import to_2tuple
@@ -16,7 +16,9 @@ from relpos_mm.transfer.encoding_names import (
     config_by_keys,
     encoding_of_key,
     encodings_of_keys,
+    option_differences,
     slug_of_configs,
+    told_differences,
 )
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.layouts import RELPOS
@@ -144,8 +146,14 @@ class Fit:
             report.add("new", sorted(unseen), reason)
         report.file_encoding = slug_of_configs(in_file.values())
         hint = convert_encodings(self, in_file, configured)
+        stated = {str(cfg["type"]) for cfg in self.stated.get("position", [])}
         both = in_file.keys() & configured.keys()
-        self._varied = {name for name in both if _varies(in_file[name], configured[name])}
+        options = {
+            name: option_differences(in_file[name], configured[name], complete=name in stated)
+            for name in both
+        }
+        self._varied = {name for name in both if options[name]}
+        report.other_options = sorted(self._varied)
         differ = in_file.keys() ^ configured.keys()
         if not differ | self._varied:
             return
@@ -153,8 +161,7 @@ class Fit:
         sides = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
         sides += hint
         for name in sorted(self._varied):
-            ways = [_told(side[name]) for side in (in_file, configured)]
-            why = f"{sides} ({ways[0]} in the file, {ways[1]} in the config)"
+            why = f"{sides} ({told_differences(options[name])})"
             report.add("new" if allowed else "problem", [f"position {name}"], why)
         for name in sorted(differ):
             why = f"{name}: {sides}"
@@ -216,7 +223,7 @@ class Fit:
         """What is known of the file's encoding beyond the shape of its tensors."""
         given = file_encodings(self.weights, self.stated).get(type(module).__name__, {})
         facts = {
-            name: to_2tuple(given[name])
+            name: _pair(given[name])
             for name in ("clip", "pretrained_window_size")
             if given.get(name)
         }
@@ -228,7 +235,7 @@ class Fit:
 
     def _stated_window(self) -> tuple[int, int] | None:
         stated = self.stated.get("window_size")
-        return self.options.window or (None if stated is None else to_2tuple(stated))
+        return self.options.window or (None if stated is None else _pair(stated))
 
     def known_window(self, key: str) -> tuple[int, int] | None:
         """Window of one table, where more than its shape tells it."""
@@ -280,7 +287,7 @@ def _config_field(key: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> 
 
 def _token_grid(backbone: Mapping[str, Any]) -> tuple[int, int]:
     """Tokens ``(H, W)`` of the pre-training picture of a backbone's config."""
-    height, width = to_2tuple(backbone.get("pretrain_img_size", 224))
+    height, width = _pair(backbone.get("pretrain_img_size", 224))
     patch = backbone.get("patch_size", 4)
     return -(-height // patch), -(-width // patch)
 
@@ -293,14 +300,7 @@ def file_encodings(weights: Weights, stated: Mapping[str, Any]) -> dict[str, dic
     return weights.fixed | found
 
 
-def _varies(file: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether one type stands for two encodings: content term, iRPE's sides, rotary base."""
-    if slug_of_configs([file]) != slug_of_configs([config]):
-        return True
-    axial = file["type"] == "AxialRope" and "theta" in file
-    return axial and abs(file["theta"] - config.get("theta", 100.0)) > 0.01
-
-
-def _told(config: Mapping[str, Any]) -> str:
-    options = {key: value for key, value in config.items() if key != "type"}
-    return ", ".join(f"{key}={value!r}" for key, value in options.items()) or "default options"
+def _pair(size: int | Sequence[int]) -> tuple[int, int]:
+    """A size as a pair; configs inside files have it as a list."""
+    height, width = to_2tuple(size)
+    return height, width

@@ -52,6 +52,7 @@ class Report:
     head_carried: bool = False
     whole: bool = False  # a whole model instead of a backbone
     converted_encoding: str = ""  # what conversions made of the file's
+    other_options: list[str] = field(default_factory=list)  # encodings of both sides
     entries: list[Entry] = field(default_factory=list)
 
     def add(self, outcome: Outcome, keys: Iterable[str], reason: str = "") -> None:
@@ -65,7 +66,8 @@ class Report:
     @property
     def position_transferred(self) -> bool:
         """Whether every position parameter of the config's model came from the file."""
-        return (self.converted_encoding or self.file_encoding) == self.config_encoding
+        same = (self.converted_encoding or self.file_encoding) == self.config_encoding
+        return same and not self.other_options
 
     @property
     def summary(self) -> str:

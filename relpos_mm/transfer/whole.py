@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,7 +13,13 @@ from relpos_mm.encodings import PositionEncoding, position_modules
 from relpos_mm.encodings.absolute_table import AbsoluteTable
 from relpos_mm.transfer import permute
 from relpos_mm.transfer.detect import some, unwrap
-from relpos_mm.transfer.encoding_names import camel, config_by_keys, slug_of_configs
+from relpos_mm.transfer.encoding_names import (
+    camel,
+    config_by_keys,
+    option_differences,
+    slug_of_configs,
+    told_differences,
+)
 from relpos_mm.transfer.errors import TransferError
 from relpos_mm.transfer.meta import position_config
 from relpos_mm.transfer.networks import DEIT, DETR, Network, find_network
@@ -108,7 +114,13 @@ def fit_network(
         report.add("new", sorted(unseen), reason)
     report.file_encoding = slug_of_configs(theirs.values(), host.usual_slug)
     fit = _Fit(network, state, model, options, report)
-    return report, fit.run(configured, theirs), host.position_cfg
+    options_differ = {
+        name: option_differences(theirs[name], configured[name], complete=stated is not None)
+        for name in configured.keys() & theirs.keys()
+    }
+    varied = {name: told_differences(found) for name, found in options_differ.items() if found}
+    report.other_options = sorted(varied)
+    return report, fit.run(configured.keys() ^ theirs.keys(), varied), host.position_cfg
 
 
 def _build(config: Config) -> nn.Module:
@@ -150,18 +162,16 @@ class _Fit:
     options: Options
     report: Report
 
-    def run(
-        self, configured: Mapping[str, dict[str, Any]], in_file: Mapping[str, dict[str, Any]]
-    ) -> dict[str, Tensor]:
-        """Compare, resize and sort; returns what the model takes from the file."""
+    def run(self, one_sided: Set[str], varied: Mapping[str, str]) -> dict[str, Tensor]:
+        """Compare, resize and sort; returns what the model takes from the file.
+
+        Args:
+            one_sided: Encodings that only the file or only the config has.
+            varied: Encoding that both have -> options in which they differ.
+        """
         self.wanted = {key: tuple(value.shape) for key, value in self.model.state_dict().items()}
-        differ = {
-            name
-            for name in configured.keys() | in_file.keys()
-            if (name in configured) != (name in in_file)
-            or slug_of_configs([configured[name]]) != slug_of_configs([in_file[name]])
-        }
-        self._compare(differ)
+        differ = one_sided | varied.keys()
+        self._compare(differ, varied)
         resized: dict[str, str] = {}
         for path, module in position_modules(self.model).items():
             if type(module).__name__ not in differ:
@@ -180,15 +190,16 @@ class _Fit:
             self.report.add("problem", ["model"], "no tensor of the file fits the config's model")
         return kept
 
-    def _compare(self, differ: set[str]) -> None:
+    def _compare(self, differ: Set[str], varied: Mapping[str, str]) -> None:
         """Refuse other encodings than the file's, or record the permission to go on."""
         report = self.report
         allowed = bool(differ and self.options.allow_encoding_mismatch)
         report.encoding_mismatch_allowed = allowed
         missing: Outcome = "new" if allowed else "problem"
         surplus: Outcome = "dropped" if allowed else "problem"
-        sides = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
+        both = f"the file has {report.file_encoding}, the config wants {report.config_encoding}"
         for name in sorted(differ):
+            sides = f"{both} ({varied[name]})" if name in varied else both
             ours = [k for k in self.wanted if _encoding(k) == name and k not in self.state]
             extra = [k for k in self.state if _encoding(k) == name and k not in self.wanted]
             report.add(missing, ours, f"not in the file, {name}: {sides}")

@@ -321,4 +321,4 @@ def test_rotary_swin_of_rope_vit() -> None:
     assert report.file_encoding == "rope_axial"
     assert any("theta 50" in entry.reason for entry in report.of("dropped"))
     report, _ = run({"model": axial}, target_of("rope_axial", **heads))
-    assert "theta=50.0 in the file, default options in the config" in report.problems()
+    assert "theta=50.0 in the file, theta=100.0 in the config" in report.problems()
