@@ -89,7 +89,8 @@ class RelativeBias(PositionEncoding):
     ) -> list[Resized]:
         """Resize to this window, ``scale`` by bicubic interpolation or ``extend``.
 
-        Without ``source["window_size"]`` the checkpoint's window is taken to be square.
+        Without ``source["window_size"]``, as in a bare ``load_state_dict``, the checkpoint's window
+        is taken to be this one where the rows agree (4x7 and 7x4 do), else to be square.
         """
         key = prefix + "relative_position_bias_table"
         table = state.get(key)

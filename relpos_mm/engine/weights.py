@@ -12,12 +12,17 @@ import torch
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
+from relpos_mm.encodings import position_modules
+from relpos_mm.encodings.grid import as_size
+from relpos_mm.encodings.relative_bias import RelativeBias
+from relpos_mm.models import RelPosSwin
 from relpos_mm.transfer.encoding_names import (
     option_differences,
     slug_of_configs,
     told_differences,
 )
-from relpos_mm.transfer.meta import position_config
+from relpos_mm.transfer.meta import backbone_config, position_config
+from relpos_mm.transfer.windows import misread
 
 from .checkpoints import read_checkpoint, weights_of
 from .errors import UserError
@@ -119,8 +124,9 @@ class WeightSources:
             UserError: No backbone tensor matches, or the encodings differ, or ``whole`` and a
                 tensor would be left at a random value.
         """
-        found = match(self.model.state_dict(), weights_of(checkpoint))
-        self._take("", path, found, checkpoint)
+        file = weights_of(checkpoint)
+        found = match(self.model.state_dict(), file)
+        self._take("", path, found, checkpoint, file)
         lost = found.missing + found.wrong_shape
         if whole and lost:
             raise UserError(
@@ -148,7 +154,9 @@ class WeightSources:
                 file = {k.removeprefix(cut): v for k, v in file.items() if k.startswith(cut)}
             state = module.state_dict()
             found = match(state, file)
-            self._take(f"{name}." if name else "", path, found, checkpoint, replaced=not verify)
+            self._take(
+                f"{name}." if name else "", path, found, checkpoint, file, replaced=not verify
+            )
             stale = [k for k in found.loaded if not _equal(state[k], file[k])] if verify else []
             if stale:
                 raise UserError(
@@ -162,6 +170,7 @@ class WeightSources:
         path: str,
         found: Match,
         checkpoint: Mapping[str, Any],
+        file: Mapping[str, Tensor],
         replaced: bool = False,
     ) -> None:
         """Judge and record one file; ``replaced``: a ``load_from`` came after it."""
@@ -177,6 +186,7 @@ class WeightSources:
                 "into this model's layout with tools/transfer.py."
             )
         self._refuse_holes(path, prefix, part, found)
+        self._refuse_windows(path, prefix, checkpoint, file)
         transfer = meta.get("transfer") or {}
         # The transfer tool asks for the same consent; nobody has to give it twice.
         allowed = self.allow_position_mismatch or transfer.get("encoding_mismatch_allowed")
@@ -246,6 +256,31 @@ class WeightSources:
                 f"at random values ({_some(holes)}). Set depths and qkv_bias to the file's; "
                 "tools/transfer.py --inspect shows them."
             )
+
+    def _refuse_windows(
+        self, path: str, prefix: str, checkpoint: Mapping[str, Any], file: Mapping[str, Tensor]
+    ) -> None:
+        """Refuse bias tables that loading would misread, as their rows do not tell their window.
+
+        Raises:
+            UserError: There is such a table.
+        """
+        stated = backbone_config(checkpoint).get("window_size")
+        window = None if stated is None else as_size("window_size of the file", stated)
+        for at, swin in self.model.named_modules():
+            if not isinstance(swin, RelPosSwin):
+                continue
+            for name, module in position_modules(swin).items():
+                key = f"{at}.{name}.relative_position_bias_table".lstrip(".")
+                table = file.get(key.removeprefix(prefix))
+                if not isinstance(module, RelativeBias) or table is None:
+                    continue
+                if why := misread(len(table), module.window_size, window):
+                    raise UserError(
+                        f"{path}: {key}: {why}. Take the config that belongs to the file, or bring "
+                        "the file to this one: tools/transfer.py FILE OUT --config CONFIG, with "
+                        "--window H W where the file has no config inside."
+                    )
 
     def _stated_difference(self, checkpoint: Mapping[str, Any]) -> str:
         """Both encodings where the file states its own and they differ, tensors or not."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from relpos_mm.encodings import PositionEncoding, position_modules
 from relpos_mm.encodings.log_coord_bias import LogCoordBias
+from relpos_mm.encodings.relative_bias import RelativeBias
 from relpos_mm.transfer import permute
 from relpos_mm.transfer.conversions import convert_encodings
 from relpos_mm.transfer.encoding_names import (
@@ -27,6 +28,7 @@ from relpos_mm.transfer.report import Outcome, Report
 from relpos_mm.transfer.source import Weights
 from relpos_mm.transfer.target import Target
 from relpos_mm.transfer.values import precision_note, value_fault
+from relpos_mm.transfer.windows import window_doubt
 
 _ABSOLUTE = RELPOS.names["absolute"]
 _TABLE = "relative_position_bias_table"
@@ -205,6 +207,12 @@ class Fit:
         for own in [name for name in self.state if name.startswith(prefix)]:
             if fault := value_fault(self.state[own]):  # before resizing spreads it
                 self.fail(own, fault)
+        if isinstance(module, RelativeBias) and self._stated_window() is None:
+            table = self.state.get(prefix + _TABLE)
+            doubt = "" if table is None else window_doubt(len(table), module.window_size)
+            if doubt:
+                self.fail(prefix + _TABLE, f"{doubt}; name the file's window (--window H W)")
+                return
         try:
             facts = self._facts(prefix, module)
             records = module.transfer(self.state, prefix, mode=self.options.mode, source=facts)
