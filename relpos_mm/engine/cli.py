@@ -20,6 +20,8 @@ from relpos_mm.environment import MissingOps, require_ops
 from relpos_mm.models.renamed_arguments import refuse_unknown
 
 from .checkpoints import read_checkpoint
+from .compiling import KEY as COMPILE
+from .compiling import compile_options
 from .cpu_gemm import settle_wish
 from .errors import UserError
 from .loading import fit_loaders
@@ -74,7 +76,7 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
 
     Raises:
         UserError: There is no such file, it is no config, an option reaches nothing in it, or
-            ``cpu_gemm`` is wrong.
+            ``cpu_gemm`` or ``compile_backbone`` is wrong.
     """
     if not Path(path).is_file():
         raise UserError(f"Config not found: {path}")
@@ -89,6 +91,7 @@ def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
     fit_loaders(cfg)
     read_raw_grid(cfg)
     settle_wish(cfg)
+    compile_options(cfg.get(COMPILE, False))
     return cfg
 
 
@@ -128,17 +131,21 @@ def apply_run_flags(cfg: Config, args: argparse.Namespace) -> None:
             print("Started by torchrun: --launcher pytorch is taken", flush=True)
     name = Path(args.config).stem
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or str(Path("work_dirs") / name)
-    _check_folder(Path(cfg.work_dir))
+    check_folder("--work-dir", Path(cfg.work_dir))
     if cfg.get("default_hooks", {}).get("checkpoint", {}).get("type") == "CheckpointHook":
         cfg.default_hooks.checkpoint.type = "SafeCheckpointHook"
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a work directory that cannot be made, before the run is built."""
+def check_folder(flag: str, folder: Path) -> None:
+    """Refuse a folder that cannot be made, before anything is built.
+
+    Raises:
+        UserError: Names the flag, the folder and what is in the way.
+    """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         why = "may not be written" if there.is_dir() else "is no folder"
-        raise UserError(f"--work-dir: {folder}: {there} {why}; name another folder")
+        raise UserError(f"{flag}: {folder}: {there} {why}; name another folder")
 
 
 def preflight(cfg: Config, *parts: str) -> None:

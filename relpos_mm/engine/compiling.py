@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from mmengine.logging import print_log
 from torch import nn
 
@@ -25,19 +26,32 @@ def compile_backbone(model: nn.Module, setting: bool | dict[str, Any]) -> None:
     Raises:
         UserError: The setting is neither, torch refuses it, or the model has no backbone.
     """
-    if setting is False:
+    options = compile_options(setting)
+    if options is None:
         return
+    backbone = getattr(model, "backbone", None)
+    if backbone is None:
+        raise UserError(f"{KEY}: {type(model).__name__} has no `backbone` to compile")
+    backbone.compile(**options)
+    said = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    print_log(f"backbone: compiled in its first call ({said})", logger="current")
+
+
+def compile_options(setting: bool | dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of ``torch.compile`` that a setting means; None for no compiling.
+
+    Raises:
+        UserError: It is neither True, False nor a dict, or torch refuses it.
+    """
+    if setting is False:
+        return None
     if setting is not True and not isinstance(setting, dict):
         raise UserError(
             f"{KEY} must be True, False or a dict of torch.compile's arguments, got {setting!r}"
         )
-    backbone = getattr(model, "backbone", None)
-    if backbone is None:
-        raise UserError(f"{KEY}: {type(model).__name__} has no `backbone` to compile")
     options = {"dynamic": True, **(setting if isinstance(setting, dict) else {})}
     try:
-        backbone.compile(**options)
+        torch.compile(nn.Identity().forward, **options)  # compiles nothing before it is called
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{KEY}={setting}: torch.compile refuses it: {error}") from error
-    said = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    print_log(f"backbone: compiled in its first call ({said})", logger="current")
+    return options

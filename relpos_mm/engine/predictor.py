@@ -13,7 +13,7 @@ from mmengine.model import BaseModel, revert_sync_batchnorm
 from mmengine.registry import DATASETS, MODELS, init_default_scope
 
 from .checkpoints import read_checkpoint, weights_of
-from .errors import UserError
+from .errors import UserError, building
 from .weights import WeightSources
 
 
@@ -36,7 +36,8 @@ class Predictor:
         device: Such as ``cpu`` or ``cuda:0``.
 
     Raises:
-        UserError: The checkpoint does not fit the config, or no class names are known.
+        UserError: The model cannot be built, the checkpoint does not fit the config, or no
+            class names are known.
     """
 
     def __init__(self, cfg: Config, checkpoint: str, device: str) -> None:
@@ -65,7 +66,8 @@ class Predictor:
 def _build(cfg: Config, path: str, content: dict[str, Any]) -> BaseModel:
     if cfg.get("data_preprocessor"):
         cfg.model.setdefault("data_preprocessor", cfg.data_preprocessor)
-    model: BaseModel = revert_sync_batchnorm(MODELS.build(cfg.model))
+    with building("the model", cfg.filename):
+        model: BaseModel = revert_sync_batchnorm(MODELS.build(cfg.model))
     WeightSources(model).add_checkpoint(path, content, whole=True)
     model.load_state_dict(weights_of(content), strict=False)
     return model

@@ -9,6 +9,7 @@ from pathlib import Path
 from mmengine.device import get_device
 
 from relpos_mm.analysis.tables import markdown_table
+from relpos_mm.engine.cli import check_folder
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.infer_cli import device_name
 from relpos_mm.engine.options import OptionAction
@@ -26,16 +27,12 @@ def main(argv: list[str] | None = None) -> None:
     """
     args, probe, own = _parse(argv)
     models = pair(args.models) if probe.needs_model else []
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--out: {args.out} cannot be made ({error.strerror}); name another folder"
-        ) from None
+    check_folder("--out", args.out)
     options = getattr(args, "cfg_options", None)
     settings = {name: getattr(args, name) for name in own}
     records = []
     for record in probe.records(models, settings, args.device, options):
+        args.out.mkdir(parents=True, exist_ok=True)  # not before there is something to write
         print(f"written: {write_record(record, args.out)}", flush=True)
         records.append(record)
     _show(records, args.out)

@@ -10,7 +10,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Generator, Tensor
 
-from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.errors import UserError, building
 from relpos_mm.engine.options import count
 from relpos_mm.models import RelPosSwin
 
@@ -52,7 +52,8 @@ class Readout(Probe):
         trained = swin_of(subject)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings["draw"])
-            untrained = MODELS.build(subject.cfg.model.backbone)
+            with building("model.backbone", subject.cfg.filename):
+                untrained = MODELS.build(subject.cfg.model.backbone)
         untrained = untrained.to(next(trained.parameters()).device).eval()
         pictures = [picture_of(subject.model, b)[0] for b in subject.pictures(settings["pictures"])]
         found = Findings()

@@ -13,6 +13,7 @@ from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.eval_cli import evaluate
 from relpos_mm.engine.infer_cli import infer
 from relpos_mm.engine.train_cli import train
+from relpos_mm.probes.cli import main as probe
 
 from .conftest import Workspace
 
@@ -210,3 +211,20 @@ def test_b088_both_spellings_of_the_rank_are_taken(
 ) -> None:
     for tool, rest in ((train, []), (evaluate, ["x.pth"])):
         assert "Config not found" in refuse(tool, "none.py", *rest, f"{spelling}=1")
+
+
+def test_settings_of_a_compiler_that_has_none_such(refuse: Callable[..., str]) -> None:
+    for value in ("maybe", "dict(mode='nonsense')"):
+        for tool, *given in ((train,), (evaluate, "x.pth"), (infer, "x.pth", "a.png")):
+            message = refuse(tool, CLS, *given, "--cfg-options", f"compile_backbone={value}")
+            assert "compile_backbone" in message
+
+
+def test_a_model_that_cannot_be_built(refuse: Callable[..., str]) -> None:
+    """infer and probe say it as train does, and probe makes no folder for it."""
+    torch.save({"state_dict": {}, "meta": {"dataset_meta": {"classes": ["a"]}}}, "x.pth")
+    wrong = ["--cfg-options", "model.backbone.position.0.contnt=False"]
+    told = "the model cannot be built"
+    assert told in refuse(infer, CLS, "x.pth", "a.png", *wrong)
+    assert told in refuse(probe, "size", CLS, "x.pth", "--out", "probes", *wrong)
+    assert not Path("probes").exists()
