@@ -152,15 +152,17 @@ def _first_line(error: Exception) -> str:
 
 
 def refuse_target(source: str | Path, out: str | Path) -> None:
-    """Refuse to write over the file that is read, or onto a folder.
+    """Refuse to write over the file that is read, onto a folder, or under another kind's name.
 
     Raises:
-        TransferError: ``out`` is either.
+        TransferError: ``out`` is one of these.
     """
     if Path(out).is_dir():
         raise TransferError(f"{out}: a folder; give the name of the file to write")
     if Path(out).exists() and Path(out).samefile(source):
         raise TransferError(f"{out}: is the file that is read; give another name to write to")
+    if Path(out).suffix not in (".pth", ".pt", ".safetensors"):
+        raise TransferError(f"{out}: give a name that ends in .pth, .pt or .safetensors")
 
 
 def write_checkpoint(path: str | Path, content: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from relpos_mm.transfer.files import (
     write_safetensors,
 )
 from relpos_mm.transfer.fit import Fit, file_encodings
+from relpos_mm.transfer.layouts import RELPOS
 from relpos_mm.transfer.meta import backbone_config
 from relpos_mm.transfer.networks import find_network
 from relpos_mm.transfer.options import Options
@@ -125,6 +126,7 @@ def fit_checkpoint(
     except TransferError as error:
         raise TransferError(f"{source}: {error}") from error
     _check_kind(weights, options, source)
+    _check_use(weights, target, options)
     stated = backbone_config(checkpoint)
     report = Report(
         source=source,
@@ -146,6 +148,28 @@ def fit_checkpoint(
     if not report.of("loaded", "resized"):
         report.add("problem", ["backbone"], "no tensor of the file fits the config's backbone")
     return report, state
+
+
+def _check_use(weights: Weights, target: Target, options: Options) -> None:
+    """Refuse options that nothing here would read."""
+    types = {str(cfg["type"]) for cfg in target.backbone.position_cfg}
+    key = RELPOS.names["absolute"]
+    tables = key in weights.backbone or key in target.backbone.state_dict()
+    serves = {
+        "grid": (tables, "an absolute table, and neither file nor config has one"),
+        "prefix_tokens": (tables, "an absolute table, and neither file nor config has one"),
+        "fit_tables": (
+            bool(types & {"DynamicBias", "LogCoordBias"}),
+            f"a config with DynamicBias or LogCoordBias, and {target.name} has neither",
+        ),
+        "split_absolute": (
+            "AbsoluteWin" in types,
+            f"a config with AbsoluteWin, and {target.name} has none",
+        ),
+    }
+    for name, (used, what) in serves.items():
+        if getattr(options, name) and not used:
+            raise TransferError(f"--{name.replace('_', '-')}: serves {what}; leave it out")
 
 
 def _check_kind(weights: Weights, options: Options, source: str) -> None:

@@ -139,7 +139,12 @@ def test_every_tensor_of_both_sides_is_accounted_for(file: File, data: st.DataOb
     """Missing tensors, other dtypes, NaN and other shapes are problems with the key's name."""
     config, layout, ours, theirs = file
     target = target_of(config)
-    options = Options(grid=grid_of(config), keep_final_norm=True)
+    types = {encoding["type"] for encoding in config["position"]}
+    options = Options(
+        grid=grid_of(config) if "AbsoluteTable" in types else None,
+        window=config["window_size"] if "RelativeBias" in types else None,
+        keep_final_norm=True,
+    )
     how = data.draw(st.sampled_from(["sound", "missing", "integer", "nan", "longer"]))
     canonical = {old: new for new, old in read_weights(theirs).origin.items()}
     body = sorted(key for key in canonical if RELPOS.role_of(canonical[key])[0] != "stage_norm")

@@ -207,3 +207,17 @@ def test_configs_that_cannot_be_used(tmp_path: Path) -> None:
         with pytest.raises(TransferError, match=message):
             transfer_file(tmp_path / "file.pth", tmp_path / "out.pth", tmp_path / name)
     assert not (tmp_path / "out.pth").exists()
+
+
+@pytest.mark.parametrize("name", ["grid", "prefix_tokens", "fit_tables", "split_absolute"])
+def test_options_that_nothing_would_read(tmp_path: Path, name: str) -> None:
+    option = {"grid": (9, 9), "prefix_tokens": 1}.get(name, True)
+    message = f"--{name.replace('_', '-')}: serves .*; leave it out"
+    refuse(tmp_path, official(), message, Options(**{name: option}))
+
+
+def test_names_that_are_none_of_weights(tmp_path: Path) -> None:
+    torch.save(official(), tmp_path / "file.pth")
+    config = write_config(tmp_path / "config.py")
+    with pytest.raises(TransferError, match=r"out\.txt: give a name that ends in \.pth"):
+        transfer_file(tmp_path / "file.pth", tmp_path / "out.txt", config)
