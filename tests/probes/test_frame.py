@@ -104,7 +104,7 @@ def test_missing_files_and_folders_are_one_message(
     file = tmp_path / "file"
     file.touch()
     assert run_tool(lambda: main(["ablate", CONFIG, str(file), "--out", str(file)])) == 2
-    message = f"error: --out: {file} cannot be made (File exists); name another folder\n"
+    message = f"error: --out: {file}: {file} is no folder; name another folder\n"
     assert capsys.readouterr().err == message
 
 
