@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from relpos_mm.encodings import Grid, position_modules
 from relpos_mm.encodings.grid import Size
 from relpos_mm.engine.cli import load_config, require_settings
-from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.errors import UserError, building
 from relpos_mm.engine.facts import encoding_fact, parameter_fact
 
 # Picture (H, W) of each task, as its recipe tests it.
@@ -73,18 +73,23 @@ def config_cost(path: str | Path, size: Size | None = None) -> Cost:
     """Cost of a config file; ``size`` is the task's usual one when not given.
 
     Raises:
-        UserError: No such file, no config with a model, or no part of its model takes encodings.
+        UserError: No such file, no config with a model, no model that can be built, or no part of
+            it takes encodings.
     """
     cfg = load_config(str(path))
     require_settings(cfg, "model")
     init_default_scope(cfg.get("default_scope", "mmengine"))
     if size is None:
         size = USUAL_SIZE[cfg.get("task", "classification")]
-    return model_cost(cfg.model.to_dict(), size, Path(path).stem)
+    return model_cost(cfg.model.to_dict(), size, Path(path).stem, file=str(path))
 
 
 def model_cost(
-    model_cfg: Mapping[str, Any], size: Size, name: str, bare: tuple[float, float] | None = None
+    model_cfg: Mapping[str, Any],
+    size: Size,
+    name: str,
+    bare: tuple[float, float] | None = None,
+    file: str | None = None,
 ) -> Cost:
     """Cost of a ``model`` dict, or of a backbone's own dict, for one picture of ``size``.
 
@@ -93,21 +98,21 @@ def model_cost(
         size: Picture ``(H, W)``.
         name: Shown in tables and messages.
         bare: What :func:`bare_cost` gave for the same model, to count many lists faster.
+        file: Config file, for messages.
 
     Raises:
-        UserError: No part of it takes encodings.
+        UserError: It cannot be built, or no part of it takes encodings.
     """
-    cfg = copy.deepcopy(dict(model_cfg))
-    _drop_weights(cfg)
-    model = MODELS.build(cfg)
+    with building("the model", file or name):
+        model = _build(model_cfg)
     host = _host(model)
     if host is None:
         raise UserError(
-            f"{name}: no part of {cfg.get('type')} takes a list of encodings; give a config whose "
-            "backbone or encoder has 'position'"
+            f"{file or name}: no part of {model_cfg.get('type')} takes a list of encodings; "
+            "give a config whose backbone or encoder has 'position'"
         )
     facts, parameters = encoding_fact(model), parameter_fact(model)
-    bare_gmac, bare_memory = bare_cost(cfg, size) if bare is None else bare
+    bare_gmac, bare_memory = bare_cost(model_cfg, size) if bare is None else bare
     (gmac, kernels), memory = _evaluation(host, size), _saved_mib(host, size)
     return Cost(
         config=name,
@@ -127,10 +132,7 @@ def model_cost(
 
 def bare_cost(model_cfg: Mapping[str, Any], size: Size) -> tuple[float, float]:
     """GMAC and MiB kept by the same host without encodings."""
-    cfg = copy.deepcopy(dict(model_cfg))
-    _drop_weights(cfg)
-    _set_position(cfg, [])
-    host = _host(MODELS.build(cfg))
+    host = _host(_build(model_cfg, bare=True))
     assert host is not None  # callers have found it
     return _evaluation(host, size)[0], _saved_mib(host, size)
 
@@ -142,15 +144,24 @@ def gmac_share(model_cfg: Mapping[str, Any], size: Size) -> tuple[float, float] 
     """
     counts = []
     for bare in (False, True):
-        cfg = ConfigDict(copy.deepcopy(dict(model_cfg)))  # detectors read attributes of it
-        _drop_weights(cfg)
-        if bare:
-            _set_position(cfg, [])
-        host = _host(MODELS.build(cfg))
+        host = _host(_build(model_cfg, bare))
         if host is None:
             return None
         counts.append(_evaluation(host, size)[0])
     return counts[0], counts[0] - counts[1]
+
+
+def _build(model_cfg: Mapping[str, Any], bare: bool = False) -> nn.Module:
+    """Build a model without its weight files, and without encodings where it is to be bare.
+
+    Every time of a copy: libraries put what they build back into the dict that they are given.
+    """
+    cfg = ConfigDict(copy.deepcopy(dict(model_cfg)))  # detectors read attributes of it
+    _drop_weights(cfg)
+    if bare:
+        _set_position(cfg, [])
+    model: nn.Module = MODELS.build(cfg)
+    return model
 
 
 def _host(model: nn.Module) -> nn.Module | None:

@@ -12,6 +12,8 @@ from mmengine.hooks import CheckpointHook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
+from .errors import UserError
+
 
 def write_atomically(path: str | Path, content: bytes) -> None:
     """Write ``content`` to ``path``; at any moment the old or the new file is there, whole."""
@@ -23,6 +25,29 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)
+
+
+def require_writable(flag: str, path: Path) -> None:
+    """Refuse a file that cannot be written, before the work for it; nothing is made.
+
+    Args:
+        flag: Of the command line, for the message.
+        path: The file.
+
+    Raises:
+        UserError: It is a folder, or the nearest folder above it is none or may not be written.
+    """
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    why = ""
+    if there == path:
+        why = "is a folder" if path.is_dir() else ""
+        there = path.absolute().parent
+    if not why and not there.is_dir():
+        why = f"cannot be made: {there} is no folder"
+    if not why and not os.access(there, os.W_OK):
+        why = f"cannot be made: {there} may not be written"
+    if why:
+        raise UserError(f"{flag}: {path} {why}; name another file")
 
 
 @register_backend("atomic")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from relpos_mm.analysis.cost import Cost, config_cost, model_cost
 from relpos_mm.analysis.cost_report import cost_table
+from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.errors import UserError
 
 DETR = {"type": "RelPosDetrEncoder", "num_layers": 2, "embed_dims": 32, "num_heads": 4}
@@ -89,11 +92,68 @@ def test_a_missing_config_is_one_message(tmp_path: Path) -> None:
         config_cost(tmp_path / "data_only.py")
 
 
+FAMILIES = [
+    *(f"mini/{n}.py" for n in ("cls_swin_t_absrel", "cascade_swin_t_absrel", "detr_r50_irpe_k")),
+    *("mini/upernet_swin_t_absrel.py", "mini/detr_r50_irpe_bias.py", "cls_deit_s_irpe_k.py"),
+    "cascade_swin_t_relonly.py",
+]
+
+
+@pytest.mark.parametrize("config", FAMILIES)
+def test_every_family_of_models_is_counted(repo_root: Path, config: str) -> None:
+    cost = config_cost(repo_root / "configs" / config, (64, 64))
+    assert cost.params > cost.position_params > 0
+    assert cost.gmac > cost.extra_gmac >= 0
+
+
+@pytest.fixture
+def tool(repo_root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs the tool on a command line and gives its exit code."""
+    main = runpy.run_path(str(repo_root / "tools" / "cost.py"))["main"]
+
+    def run(*words: str | Path) -> int:
+        monkeypatch.setattr("sys.argv", ["cost.py", *map(str, words)])
+        return run_tool(main)
+
+    return run
+
+
+def test_one_bad_config_does_not_cost_the_others_their_table(
+    repo_root: Path,
+    tmp_path: Path,
+    tool: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    good = repo_root / "configs" / "mini" / "cls_swin_t_relonly.py"
+    bad = tmp_path / "bad.py"
+    bad.write_text(f"_base_ = {str(good)!r}\nmodel = dict(backbone=dict(window_size='four'))\n")
+    out = tmp_path / "new" / "x.json"
+    assert tool(bad, good, "--shape", "64", "64", "--json", out) == 2
+    said = capsys.readouterr()
+    assert "| cls_swin_t_relonly " in said.out
+    assert said.err.count("error: ") == 1
+    assert f"{bad}: the model cannot be built: " in said.err
+    assert [cost["config"] for cost in json.loads(out.read_text())] == [good.stem]
+
+
+def test_nothing_counted_leaves_no_file(
+    tmp_path: Path, tool: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "x.json"
+    assert tool(tmp_path / "nope.py", "--json", out) == 2
+    assert not out.parent.exists()
+    assert "Config not found" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert tool(tmp_path / "nope.py", "--json", tmp_path / "file" / "x.json") == 2
+    assert "--json: " in (said := capsys.readouterr().err)
+    assert "is no folder; name another file" in said
+    assert tool(tmp_path / "nope.py", "--json", tmp_path) == 2
+    assert f"--json: {tmp_path} is a folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shape", [("0", "32"), ("32", "-5")])
 def test_a_shape_without_pixels_is_refused(
-    repo_root: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[str, str]
+    tool: Callable[..., int], shape: tuple[str, str]
 ) -> None:
-    main = runpy.run_path(str(repo_root / "tools" / "cost.py"))["main"]
-    monkeypatch.setattr("sys.argv", ["cost.py", "any.py", "--shape", *shape])
     with pytest.raises(SystemExit, match="2"):
-        main()
+        tool("any.py", "--shape", *shape)
