@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -12,7 +13,9 @@ from relpos_mm.encodings import PositionEncoding, position_modules
 from relpos_mm.encodings.grid import Size
 from relpos_mm.engine.checkpoints import read_checkpoint, weights_of
 from relpos_mm.engine.cli import load_config, require_settings
-from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.errors import UserError, building
+from relpos_mm.engine.saving import write_atomically
+from relpos_mm.engine.weights import WeightSources, match
 
 from .catalogue import build, position_of
 from .pattern import TITLES, Pattern, pattern
@@ -20,17 +23,24 @@ from .pattern import TITLES, Pattern, pattern
 _MAX_MAPS = 4
 # Their first values already have a shape; a table's first values are noise of 0.02 or zero.
 _SHOWN_AS_BUILT = {"MixedRope", "ConvPosition", "LocalEnhanced"}
+# Without the time and the library's version in the file the same picture has the same bytes.
+_LEFT_OUT: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
 
-def example(name: str, embed_dims: int = 128, num_heads: int = 4) -> tuple[Pattern, str]:
-    """Pattern of a catalogue name on 14 x 14 tokens, and what its values are.
+def example(
+    name: str, grid: Size = (14, 14), embed_dims: int = 128, num_heads: int = 4
+) -> tuple[Pattern, str]:
+    """Pattern of a catalogue name on a grid of tokens, and what its values are.
 
     Tables get normal random values, so that what shares a row, a column or a bucket shows.
 
     Raises:
-        UserError: There is no such name.
+        UserError: There is no such name, or it cannot be shown on this grid.
     """
-    grid = (14, 14)
     position = position_of(name)
     window = (7, 7) if name == "abswin" else grid
     with torch.random.fork_rng(devices=[]):
@@ -42,7 +52,7 @@ def example(name: str, embed_dims: int = 128, num_heads: int = 4) -> tuple[Patte
             values = "random values"
             for parameter in parameters:
                 nn.init.normal_(parameter)
-    return pattern(encoding, grid, embed_dims, num_heads), values
+    return _pattern(name, encoding, grid, embed_dims, num_heads), values
 
 
 def of_checkpoint(
@@ -52,37 +62,86 @@ def of_checkpoint(
 
     Args:
         config: Config file of the model.
-        checkpoint: Its weights.
+        checkpoint: Its weights; heads may be absent.
         module: Which encoding, by (a part of) its module name; the first one when not given.
-        grid: Tokens; by default the window that the encoding was built for, else 14 x 14.
+        grid: Tokens; by default those that its table was built for (a window, or the map of an
+            absolute one), else 14 x 14.
 
     Raises:
-        UserError: A file is missing or of another model, or no encoding's name has ``module`` in
-            it.
+        UserError: A file is missing or of another model, the model has no encoding, none's name
+            has ``module`` in it, or it cannot be shown on this grid.
     """
     cfg = load_config(config)
     require_settings(cfg, "model")
     init_default_scope(cfg.get("default_scope", "mmengine"))
-    model = MODELS.build(cfg.model)
-    rest = model.load_state_dict(weights_of(read_checkpoint(checkpoint)), strict=False)
+    with building("the model", config):
+        model = MODELS.build(cfg.model)
     found = position_modules(model)
-    absent = [key for key in rest.missing_keys if key.startswith(tuple(found))]
-    if absent or len(rest.missing_keys) == len(model.state_dict()):
-        named = ", ".join((absent or rest.missing_keys)[:2])
-        raise UserError(
-            f"{checkpoint} has no {named}; give the config that the file was trained with"
-        )
+    if not found:
+        raise UserError(f"{config}: position is [], nothing to draw; give one with an encoding")
     names = [name for name in found if module is None or module in name]
     if not names:
         raise UserError(f"no encoding's name contains {module!r}; there are {', '.join(found)}")
+    _load(model, checkpoint, tuple(f"{name}." for name in found))
     encoding = found[names[0]]
     embed_dims, heads = _place(model, names[0])
-    size = grid or getattr(encoding, "window_size", None) or (14, 14)
-    return pattern(encoding, tuple(size), embed_dims, heads), names[0]
+    size = grid or _own_grid(encoding) or (14, 14)
+    return _pattern(names[0], encoding, size, embed_dims, heads), names[0]
+
+
+def _load(model: nn.Module, checkpoint: str, encodings: tuple[str, ...]) -> None:
+    """Load a file's values as they are: a table resized for this model is not what was trained.
+
+    Raises:
+        UserError: The file is of another encoding or model.
+    """
+    content = read_checkpoint(checkpoint)
+    weights = weights_of(content)
+    remedy = "give the config that the file was trained with"
+    try:
+        WeightSources(model).add_checkpoint(checkpoint, content, whole=False)
+    except UserError as error:
+        raise UserError(f"{error}\nTo draw what was trained, {remedy}.") from None
+    own = model.state_dict()
+    fit = match(own, weights)
+    # Of the rest a head may be another task's; the part around the encodings may not.
+    host = tuple(f"{name}." for name, m in model.named_modules() if hasattr(m, "position_cfg"))
+    wrong = [key for key in fit.missing + fit.resized if key.startswith(encodings)]
+    wrong += [key for key in fit.wrong_shape if key.startswith(host)]
+    if wrong:
+        theirs = tuple(weights[wrong[0]].shape) if wrong[0] in weights else "absent"
+        raise UserError(
+            f"{checkpoint}: {wrong[0]} is {theirs} there, {tuple(own[wrong[0]].shape)} here; "
+            f"{remedy}"
+        )
+    model.load_state_dict({key: weights[key] for key in fit.loaded}, strict=False)
+
+
+def _own_grid(encoding: PositionEncoding) -> Size | None:
+    """Tokens that an encoding's table was built for; of two tables the larger one's."""
+    for name in ("grid_size", "global_size", "window_size"):
+        if size := getattr(encoding, name, None):
+            return size[0], size[1]
+    return None
+
+
+def _pattern(
+    name: str, encoding: PositionEncoding, grid: Size, embed_dims: int, num_heads: int
+) -> Pattern:
+    try:
+        return pattern(encoding, grid, embed_dims, num_heads)
+    except ValueError as error:  # such as more tokens than the window has
+        raise UserError(f"{name} on {grid[0]} x {grid[1]} tokens: {error}") from error
 
 
 def draw(shown: Pattern, path: str | Path, title: str) -> Path:
-    """Draw up to four maps side by side and write a small picture (type by the file's ending)."""
+    """Draw up to four maps side by side and write a small picture.
+
+    Args:
+        shown: The maps.
+        path: Ends in ``.png``, ``.svg`` or ``.pdf``. There is a whole picture, or none.
+        title: First line above the maps.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -108,11 +167,14 @@ def draw(shown: Pattern, path: str | Path, title: str) -> Path:
         pad=0.02,
     ).ax.tick_params(labelsize=7)
     figure.suptitle(f"{title}\n{TITLES[shown.kind]}", fontsize=8, y=1.0)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Without the library's version in the file the same picture has the same bytes.
-    figure.savefig(path, dpi=80, bbox_inches="tight", metadata={"Software": None})
+    path, content = Path(path), BytesIO()
+    kind = path.suffix[1:]
+    with matplotlib.rc_context({"svg.hashsalt": "relpos_mm"}):
+        figure.savefig(
+            content, format=kind, dpi=80, bbox_inches="tight", metadata=dict(_LEFT_OUT[kind])
+        )
     plt.close(figure)
+    write_atomically(path, content.getvalue())
     return path
 
 

@@ -79,9 +79,10 @@ def pattern(encoding: PositionEncoding, grid: Size, embed_dims: int, num_heads: 
         return _border(answer[0].mean(-1).mean(0), grid)
     blank = torch.zeros(1, *grid, embed_dims)
     position = encoding.embed(blank, place) - blank
-    if position.std(dim=(1, 2)).max() > 1e-6:
-        return _similarity(position[0], grid, centre)
     answer = encoding.embed(blank + 1, place) - 1
+    # What is added whatever the content is a place's own vector, on a single token too.
+    if position.abs().max() > 0 and torch.allclose(position, answer, rtol=1e-5, atol=1e-5):
+        return _similarity(position[0], grid, centre)
     if answer.abs().max() > 0:
         return _border(answer[0].mean(-1).flatten(), grid)
     raise UserError(f"{encoding.name}: no hook adds anything on a grid of {grid}")
@@ -118,7 +119,7 @@ def _value_pattern(
 def _similarity(position: Tensor, grid: Size, centre: tuple[int, int]) -> Pattern:
     """Similarity maps of a position map ``(H, W, C)`` at three places."""
     vectors = torch.nn.functional.normalize(position, dim=-1)
-    dots = ((0, 0), centre, (grid[0] - 1, centre[1]))
+    dots = tuple(dict.fromkeys(((0, 0), centre, (grid[0] - 1, centre[1]))))
     maps = torch.stack([vectors @ vectors[dot] for dot in dots])
     return Pattern("similarity", maps, tuple(f"row {y}, column {x}" for y, x in dots), dots)
 
