@@ -15,6 +15,7 @@ from relpos_mm.encodings import PositionEncoding, position_modules
 from relpos_mm.engine.checkpoints import read_checkpoint, weights_of
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.options import count
+from relpos_mm.engine.weights import WeightSources
 
 from .probe import PROBES, Probe
 from .record import Curve, Findings
@@ -99,6 +100,18 @@ def given(encodings: dict[str, PositionEncoding], donor: str) -> Iterator[None]:
             encoding.load_state_dict(own[name])
 
 
+def _require_same(model: nn.Module, donor: str) -> None:
+    """Refuse a donor whose values were learnt beside other encodings, or in another network.
+
+    Raises:
+        UserError: Its encodings differ from the model's, or it does not fit the backbone.
+    """
+    try:
+        WeightSources(model).add_checkpoint(donor, read_checkpoint(donor), whole=False)
+    except UserError as error:
+        raise UserError(f"--donor: {error}") from None
+
+
 @PROBES.register_module("ablate")
 class Ablate(Probe):
     """Zero the position parameters, permute their places, or set all places to the mean.
@@ -118,12 +131,21 @@ class Ablate(Probe):
         parser.add_argument("--pictures", type=count, help="only so many (default: the test set)")
 
     def measure(self, subject: Subject, settings: dict[str, Any]) -> Findings:
+        encodings = position_modules(subject.model)
+        if not any(True for encoding in encodings.values() for _ in encoding.parameters()):
+            what = "no position encoding with parameters" if encodings else "no position encoding"
+            raise UserError(
+                f"{subject.checkpoint}: {what} in the model, so there is nothing to change; give a "
+                "model whose position list has one"
+            )
+        if settings["donor"]:
+            _require_same(subject.model, settings["donor"])
         metric, pictures = subject.metric, settings["pictures"]
         found = Findings(details={"intact": subject.score(count=pictures)})
         intact = found.details["intact"][metric]
         found.numbers[f"{metric}, intact"] = intact
         groups: dict[str, dict[str, PositionEncoding]] = {}
-        for name, encoding in position_modules(subject.model).items():
+        for name, encoding in encodings.items():
             groups.setdefault(encoding.name, {})[name] = encoding
         for kind, modules in groups.items():
             if not any(True for m in modules.values() for _ in m.parameters()):
@@ -140,8 +162,6 @@ class Ablate(Probe):
                 with given(modules, settings["donor"]):
                     scores["donor"] = [subject.score(count=pictures)[metric]]
             _note(found, metric, kind, intact, scores)
-        if not groups:
-            found.notes.append("the model has no position encoding")
         return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mmengine.device import get_device
 
@@ -25,20 +26,23 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         UserError: Anything the user can repair.
     """
-    args, probe, own = _parse(argv)
+    args, probe, defaults = _parse(argv)
     models = pair(args.models) if probe.needs_model else []
     check_folder("--out", args.out)
     options = getattr(args, "cfg_options", None)
-    settings = {name: getattr(args, name) for name in own}
+    settings = {name: getattr(args, name) for name in defaults}
     records = []
     for record in probe.records(models, settings, args.device, options):
         args.out.mkdir(parents=True, exist_ok=True)  # not before there is something to write
-        print(f"written: {write_record(record, args.out)}", flush=True)
+        same = {name: record.settings.get(name) for name in probe.unmeasured}
+        path = write_record(record, args.out, {**defaults, **same})
+        print(f"written: {path}", flush=True)
         records.append(record)
     _show(records, args.out)
 
 
-def _parse(argv: list[str] | None) -> tuple[argparse.Namespace, base.Probe, list[str]]:
+def _parse(argv: list[str] | None) -> tuple[argparse.Namespace, base.Probe, dict[str, Any]]:
+    """Read the command line; return also the probe and the defaults of its own flags."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True, dest="probe", metavar="NAME")
     probes, own = {}, {}
@@ -57,7 +61,8 @@ def _parse(argv: list[str] | None) -> tuple[argparse.Namespace, base.Probe, list
         one.add_argument("--out", type=Path, default=Path("work_dirs/probes"), help="folder")
         common = {action.dest for action in one._actions}
         probe.add_arguments(one)
-        own[name] = [action.dest for action in one._actions if action.dest not in common]
+        mine = [action.dest for action in one._actions if action.dest not in common]
+        own[name] = {dest: one.get_default(dest) for dest in mine}
     args = parser.parse_args(argv)
     return args, probes[args.probe], own[args.probe]
 

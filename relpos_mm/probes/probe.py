@@ -21,10 +21,12 @@ class Probe(ABC):
     Attributes:
         about: What it asks, in one line.
         needs_model: Whether it measures trained models; otherwise it overrides :meth:`records`.
+        unmeasured: Flags on which no record's numbers depend, so that its name does not either.
     """
 
     about: ClassVar[str]
     needs_model: ClassVar[bool] = True
+    unmeasured: ClassVar[tuple[str, ...]] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:  # noqa: B027  none is fine
         """Add the probe's own flags; every one of them is recorded as a setting."""

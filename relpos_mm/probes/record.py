@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -100,12 +101,23 @@ class Record:
         """Variant and seed, for legends and tables."""
         return self.variant if self.seed is None else f"{self.variant}, seed {self.seed}"
 
-    @property
-    def file_name(self) -> str:
-        """Name of the record's file: the same measurement of the same model overwrites itself."""
+    def file_name(self, defaults: Mapping[str, Any] | None = None) -> str:
+        """Name of the record's file: the same measurement of the same model overwrites itself.
+
+        Args:
+            defaults: Of the settings; others have a hash in the name. By default they are these.
+        """
         parts = [self.probe, self.task, self.variant]
         parts += [] if self.seed is None else [f"s{self.seed}"]
         parts += [(self.checkpoint_sha256 or "")[:8]]
+        other = {
+            key: value
+            for key, value in self.settings.items()
+            if defaults is not None and (key not in defaults or defaults[key] != value)
+        }
+        if other:
+            text = json.dumps(_plain(other), sort_keys=True, default=str)
+            parts += ["set" + hashlib.sha256(text.encode()).hexdigest()[:6]]
         return re.sub(r"[^\w.]+", "-", "_".join(["probe", *filter(None, parts)])) + ".json"
 
 
@@ -125,9 +137,9 @@ def record_of(probe: str, subject: Subject, settings: dict[str, Any], findings: 
     )
 
 
-def write_record(record: Record, folder: Path) -> Path:
-    """Write a record into a folder; NaN and infinity become null."""
-    path = folder / record.file_name
+def write_record(record: Record, folder: Path, defaults: Mapping[str, Any] | None = None) -> Path:
+    """Write a record into a folder, see :meth:`Record.file_name`; NaN and infinity become null."""
+    path = folder / record.file_name(defaults)
     content = {"probe": record.probe, "level": record.level, **_plain(asdict(record))}
     write_atomically(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
     return path

@@ -60,7 +60,7 @@ class Translation(Probe):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--step", type=count, default=4, metavar="PX", help="of shifts from 0 to 64 px"
+            "--step", type=_step, default=4, metavar="PX", help="of shifts from 0 to 64 px"
         )
         parser.add_argument(
             "--margin",
@@ -101,10 +101,25 @@ class Translation(Probe):
 
 
 def shifts_of(backbone: RelPosSwin, step: int) -> list[int]:
-    """Return the shifts to look at: 0 to 64 px, two within the first patch, whole windows."""
+    """Return the shifts to look at: 0 to 64 px, two within the first patch, tokens, whole windows.
+
+    A token of every stage is among them whatever the step: without it no phase would be seen.
+    """
     within = [backbone.patch_size // 4, backbone.patch_size // 2]
     near = range(0, _FARTHEST_PX + 1, step)
-    return sorted({*near, *(s for s in within if s), *periods(backbone)})
+    return sorted({*near, *(s for s in within if s), *strides(backbone), *periods(backbone)})
+
+
+def _step(text: str) -> int:
+    """Read ``--step``.
+
+    Raises:
+        argparse.ArgumentTypeError: It is no number of pixels within the range of shifts.
+    """
+    step = count(text)
+    if step > _FARTHEST_PX:
+        raise argparse.ArgumentTypeError(f"{step} px is beyond the last shift, {_FARTHEST_PX} px")
+    return step
 
 
 @torch.no_grad()
@@ -158,6 +173,8 @@ def split(
 ) -> dict[str, float | None]:
     """Split the distance of one stage: mean per kind of shift, each less the kind before it.
 
+    Without shifts of a kind there is neither its part nor the next one's, which would contain it.
+
     Args:
         shifts: In pixels.
         distance: Change at each of them.
@@ -174,5 +191,5 @@ def split(
     for kind, values in kinds.items():
         mean = float(np.mean(values)) if values else None
         parts[kind] = None if mean is None or before is None else mean - before
-        before = mean if mean is not None else before
+        before = mean
     return parts

@@ -103,3 +103,29 @@ def test_each_encoding_is_compared_with_the_intact_model() -> None:
     assert len(found.details["relative_bias"]["permute"]) == 2
     assert found.notes == ["sinusoid2d has no parameters, so nothing of it can be changed"]
     assert {curve.series for curve in found.curves} == {"absolute_table", "relative_bias"}
+
+
+@pytest.mark.parametrize(
+    ("position", "message"),
+    [
+        ([], r"some\.pth: no position encoding in the model"),
+        ([{"type": "Sinusoid2d"}], r"some\.pth: no position encoding with parameters"),
+    ],
+)
+def test_a_model_without_anything_to_change_is_refused(
+    position: list[dict[str, Any]], message: str
+) -> None:
+    subject: Any = SimpleNamespace(model=tiny(position=position), checkpoint="some.pth")
+    with pytest.raises(UserError, match=message):
+        Ablate().measure(subject, SETTINGS)
+
+
+def test_a_donor_of_other_encodings_is_refused(tmp_path: Any) -> None:
+    """Its table was learnt beside an absolute one, so it says nothing about this model's."""
+    path = tmp_path / "donor.pth"
+    torch.save({"state_dict": tiny(position=BOTH).state_dict()}, path)
+    subject: Any = SimpleNamespace(
+        model=tiny(position=[{"type": "RelativeBias"}]), checkpoint="some.pth"
+    )
+    with pytest.raises(UserError, match=r"--donor: .*donor\.pth .*differ.*absolute_table"):
+        Ablate().measure(subject, {**SETTINGS, "donor": str(path)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -36,6 +37,16 @@ def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
     assert {"torch", "mmcv", "relpos_mm"} <= content["versions"].keys()
     (back,) = read_records([tmp_path])
     assert write_record(back, tmp_path / "again").read_text() == path.read_text()
+
+
+def test_other_settings_have_another_name(tmp_path: Path) -> None:
+    plain = record()
+    names = [write_record(plain, tmp_path, {"margin": margin}).name for margin in (3, None)]
+    assert names[0] == "probe_toy_relonly_s1.json"
+    assert re.fullmatch(r"probe_toy_relonly_s1_set[0-9a-f]{6}\.json", names[1])
+    plain.settings["margin"] = 4
+    assert write_record(plain, tmp_path, {"margin": None}).name not in names
+    assert len(read_records([tmp_path])) == 3
 
 
 def test_other_files_are_no_records(tmp_path: Path) -> None:
@@ -128,7 +139,8 @@ def test_a_probe_gets_its_own_flags_and_its_results_are_written(
     monkeypatch.setattr(PROBES, "_module_dict", {**PROBES.module_dict, "toy": Toy})
     main(["toy", "--margin", "3", "--out", str(tmp_path)])
     names = {path.name for path in tmp_path.iterdir()}
-    records = {"probe_toy_relonly_s1.json", "probe_toy_noenc_s1.json"}
+    names = {re.sub("_set[0-9a-f]{6}", "_set", name) for name in names}
+    records = {"probe_toy_relonly_s1_set.json", "probe_toy_noenc_s1_set.json"}
     assert names == {"probe_toy.md", "probe_toy.svg", *records}
     assert "mechanism" in (tmp_path / "probe_toy.md").read_text()
     assert "| gain |" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from relpos_mm.engine.errors import UserError
+from relpos_mm.probes.cli import main
 from relpos_mm.probes.translation import Translation, distances, periods, reach, split
 
 from ..models.tiny import tiny
@@ -49,7 +50,27 @@ def test_the_parts_add_up() -> None:
     shifts, distance = [0, 1, 2, 4, 6, 8], [0.0, 0.9, 0.5, 0.1, 0.7, 0.3]
     parts = split(shifts, distance, stride=2, period=4)
     assert parts == pytest.approx({"leakage": 0.2, "phase": 0.4, "aliasing": 0.3})
-    assert split([0, 3], [0.0, 0.5], 2, 4) == {"leakage": None, "phase": None, "aliasing": 0.5}
+
+
+def test_a_part_that_was_not_measured_is_in_no_other_part() -> None:
+    nothing = {"leakage": None, "phase": None, "aliasing": None}
+    assert split([0, 3], [0.0, 0.5], 2, 4) == nothing
+    assert split([0, 3, 4], [0.0, 0.5, 0.1], 2, 4) == {**nothing, "leakage": 0.1}
+
+
+@pytest.mark.parametrize("step", [1, 16, 64])
+def test_the_parts_are_measured_at_every_step(step: int) -> None:
+    subject: Any = ToySubject(Toy(small(RELATIVE)))
+    found = Translation().measure(subject, {"step": step, "margin": 0, "pictures": 1})
+    for name in ("stage 1, phase", "stage 2, phase", "stage 2, aliasing"):
+        assert found.numbers[name] is not None, name
+
+
+@pytest.mark.parametrize("step", ["0", "65", "100", "x"])
+def test_a_step_beyond_the_shifts_is_refused(step: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["translation", "a.py", "a.pth", "--step", step])
+    assert "--step" in capsys.readouterr().err
 
 
 def test_what_is_measured() -> None:
@@ -60,7 +81,7 @@ def test_what_is_measured() -> None:
     assert found.numbers["stage 2, phase"] > 1e-3  # type: ignore[operator]
     assert found.details == {"margin_px": 18, "periods_px": [4, 8]}
     assert [curve.panel for curve in found.curves] == ["stage 1", "stage 2"]
-    assert found.curves[0].x == [0, 1, *range(4, 65, 4)]
+    assert found.curves[0].x == [0, 1, 2, *range(4, 65, 4)]
     assert found.curves[0].y[0] == 0
     with pytest.raises(UserError, match=r"--margin: -1 px is below 0"):
         Translation().measure(subject, {**settings, "margin": -1})

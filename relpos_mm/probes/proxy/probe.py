@@ -26,6 +26,7 @@ class Proxy(Probe):
 
     about: ClassVar[str] = "tiny tasks that show what an encoding can represent; takes no model"
     needs_model: ClassVar[bool] = False
+    unmeasured: ClassVar[tuple[str, ...]] = ("encodings", "doc")  # a record is of one encoding
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--encodings", nargs="+", default=list(DEFAULT), metavar="NAME")
