@@ -36,6 +36,7 @@ from relpos_mm.analysis.benchmark_record import dump, load, make_record
 from relpos_mm.analysis.benchmark_report import PICTURE, render
 from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.options import count, seconds
 from relpos_mm.models.alignment import InterpolatedEmbeddingWarning
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,10 +97,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         more["new_grid_ms"] = benchmark_calls.new_grid_ms(device)
         if device.type == "cpu" and "vitdet" in args.shapes:
             more["largest_tensor"] = benchmark_calls.largest_tensor("decomposed", "vitdet")
-    seconds = time.perf_counter() - started
-    return make_record(
-        rows, left_out, device=device, load_before=load_before, seconds=seconds, **more
-    )
+    took = time.perf_counter() - started
+    return make_record(rows, left_out, device=device, load_before=load_before, seconds=took, **more)
 
 
 def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | Scaling | LeftOut]:
@@ -143,12 +142,12 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each side (default: 5)")
+    parser.add_argument("--rounds", type=count, default=5, help="runs of each side (default: 5)")
     parser.add_argument(
-        "--seconds", type=float, default=15, help="a row ends after these (default: 15)"
+        "--seconds", type=seconds, default=15, help="a row ends after these (default: 15)"
     )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=count, default=1)
     parser.add_argument("--out", type=Path, help="write the record to this json file")
     parser.add_argument("--plot", type=Path, help="draw the curves into this svg or png file")
     parser.add_argument("--doc", action="store_true", help="renew docs/performance.{json,md}")

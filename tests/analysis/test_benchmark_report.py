@@ -175,3 +175,15 @@ def test_a_missing_device_is_one_message(tool: ModuleType, monkeypatch: pytest.M
     monkeypatch.setattr(sys, "argv", ["benchmark.py", "--device", "cuda"])
     with pytest.raises(UserError, match="torch sees no CUDA device"):
         tool.main()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["--rounds 0", "--rounds -2", "--threads 0", "--seconds 0", "--seconds -1", "--seconds nan"],
+)
+def test_nothing_is_measured_zero_times(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, flags: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", "calls", *flags.split()])
+    with pytest.raises(SystemExit, match="2"):
+        tool.main()
