@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -109,17 +110,27 @@ def _rows(path: Path) -> Iterable[dict]:
         return []
 
 
-def knob(lines: Sequence[Comparison], metric: str) -> str | None:
-    """Draw differences against layout strength, one line per pair and placement.
+def knob(
+    lines: Sequence[Comparison], worlds: Mapping[str, Mapping[str, Any]], metric: str
+) -> str | None:
+    """Draw differences against layout strength, one line per pair and set of other knobs.
 
-    Worlds are named ``PLACEMENT.layoutNNN``; None where there are none of that form.
+    Args:
+        lines: Comparisons of one metric.
+        worlds: Knobs by name of the world.
+        metric: Its title.
+
+    Returns:
+        The figure as SVG text; None where no world sets ``layout_pct``.
     """
     series: dict[str, list[tuple[int, Comparison]]] = {}
     for line in lines:
-        found = re.fullmatch(r"(\w+)\.layout(\d+)", line.group.world)
-        if found and line.difference.mean is not None:
-            name = f"{line.pair}, letters {found[1]}"
-            series.setdefault(name, []).append((int(found[2]), line))
+        knobs = dict(worlds.get(line.group.world, {}))
+        strength = knobs.pop("layout_pct", None)
+        if strength is not None and line.difference.mean is not None:
+            others = (f"{name} {value}" for name, value in knobs.items())
+            name = ", ".join([line.pair, *others])
+            series.setdefault(name, []).append((strength, line))
     if not series:
         return None
     figure, axes = _axes(3)

@@ -175,7 +175,7 @@ def knob(analysis: Analysis) -> Section | None:
                 for line in analysis.comparisons
                 if line.metric == metric and line.group.protocol == protocol
             ]
-            svg = figures.knob(lines, title_of(metric))
+            svg = figures.knob(lines, analysis.study.worlds, title_of(metric))
             if svg is not None:
                 section.figures.append((f"{title_of(metric)}, {protocol}", svg))
     return section if section.figures else None
@@ -220,6 +220,11 @@ def reproduce(analysis: Analysis, versions: list[str], name: str) -> Section:
         "resolved config and the hashes of config and data."
     )
     section.tables.append(Table(["versions that trained the cells"], [[v] for v in versions]))
+    worlds = {name: knobs for name, knobs in analysis.study.worlds.items() if name}
+    if worlds:
+        recipes = [", ".join(f"{k} {v}" for k, v in knobs.items()) for knobs in worlds.values()]
+        told = [list(row) for row in zip(worlds, recipes, strict=True)]
+        section.tables.append(Table(["world", "its data differ from the plain ones in"], told))
     rows = []
     for group in analysis.groups:
         conditions = json.loads(group.conditions)

@@ -197,8 +197,12 @@ def test_a_cell_that_another_study_trained_counts(
 def test_differences_are_drawn_against_the_strength_of_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worlds = [f"{place}.layout{strength:03}" for place in ("left60", "all") for strength in (0, 50)]
-    study = toy_study(tmp_path, monkeypatch, data="bdpq", worlds={world: {} for world in worlds})
+    worlds = {
+        f"{place}{strength}": {"layout_pct": strength, "home_pct": home}
+        for place, home in (("left", 60), ("all", 100))
+        for strength in (0, 50)
+    }
+    study = toy_study(tmp_path, monkeypatch, data="bdpq", worlds=worlds)
     results = []
     for at, world in enumerate(worlds):
         for variant, gain in (("noenc", 0.0), ("absonly", 0.1)):
@@ -212,7 +216,7 @@ def test_differences_are_drawn_against_the_strength_of_layout(
     section = text.split("## Against layout strength")[1].split("\n## ")[0]
     (figure,) = re.findall(r"!\[box AP, toy-val\]\((.*)\)", section)
     drawn = (tmp_path / "out" / figure).read_text()
-    assert all(f"absonly - noenc, letters {place}" in drawn for place in ("left60", "all"))
+    assert all(f"absonly - noenc, home_pct {home}" in drawn for home in (60, 100))
     means = [row_of(text, "| box AP, detection, " + world, "n = 2") for world in worlds]
     assert [re.findall(r"[+-]\d+\.\d\d", row)[0] for row in means] == [
         "+0.00",
@@ -220,6 +224,7 @@ def test_differences_are_drawn_against_the_strength_of_layout(
         "+20.00",
         "+30.00",
     ]
+    assert row_of(text, "| all50 | layout_pct 50, home_pct 100 |")
     (brief,) = json.loads((tmp_path / "out/summary.json").read_text())
     assert len(brief["tables"]) == 1  # the verdicts; means of many worlds fill pages
 
