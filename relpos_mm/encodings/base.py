@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from mmengine.logging import print_log
@@ -16,9 +16,6 @@ from .arguments import require_flags
 from .grid import Grid, Size
 from .lookup import Lookup, ValueLookup
 from .resize import ResizeMode
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Site = Literal["stem", "stage", "block", "qk_input"]
 Padding = Literal["safe", "needs_valid", "unsafe"]
@@ -75,7 +72,7 @@ class PositionEncoding(nn.Module):
     translation_equivariant: ClassVar[bool] = True
     padding: Padding = "safe"
 
-    def __new__(cls, *args: Any, **arguments: Any) -> Self:
+    def __new__(cls, *args: Any, **arguments: Any) -> Any:
         # Here and not in each constructor, so that every encoding has it; a copy has no arguments.
         require_flags(cls, arguments)
         return super().__new__(cls)

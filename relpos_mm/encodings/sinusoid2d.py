@@ -97,10 +97,7 @@ class Sinusoid2d(PositionEncoding):
         options = super().options_of(cfg)
         if options["normalize"] is None:
             options["normalize"] = options["form"] == "detr"
-        # Not read in the other cases.
-        unread = {"scale"} if not options["normalize"] else set()
-        unread |= {"split_axes"} if options["form"] == "detr" else set()
-        return {name: value for name, value in options.items() if name not in unread}
+        return options
 
     def embed(self, x: Tensor, grid: Grid) -> Tensor:
         return x + self.position_map(grid, x.device).to(x.dtype)

@@ -223,8 +223,8 @@ def reproduce(analysis: Analysis, versions: list[str], name: str) -> Section:
     worlds = {name: knobs for name, knobs in analysis.study.worlds.items() if name}
     if worlds:
         recipes = [", ".join(f"{k} {v}" for k, v in knobs.items()) for knobs in worlds.values()]
-        told = [list(row) for row in zip(worlds, recipes, strict=True)]
-        section.tables.append(Table(["world", "its data differ from the plain ones in"], told))
+        named = [list(row) for row in zip(worlds, recipes, strict=True)]
+        section.tables.append(Table(["world", "its data differ from the plain ones in"], named))
     rows = []
     for group in analysis.groups:
         conditions = json.loads(group.conditions)

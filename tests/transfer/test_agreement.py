@@ -49,8 +49,7 @@ SAME = [
     ),
     ("DecomposedBias", {}, {"factored": False, "zero_init": False}),
     ("SasaRelative", {}, {"shared_heads": True}),
-    ("Sinusoid2d", {"form": "detr"}, {"form": "detr", "normalize": True, "split_axes": True}),
-    ("Sinusoid2d", {}, {"scale": 1.0}),
+    ("Sinusoid2d", {"form": "detr"}, {"form": "detr", "normalize": True}),
     ("ShawRelative", {"clip": 2}, {"clip": 3}),
 ]
 
