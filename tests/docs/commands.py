@@ -14,6 +14,9 @@ NOT_RUN = {
     "make test": "it is what runs this test",
     "python tools/probe.py proxy --doc docs": "minutes; the line above it runs one cell",
     "python tools/study.py run sign_flip_mini": "hours; tests/study/test_smoke.py runs a small one",
+    "python tools/study.py report sign_flip_mini": (
+        "needs finished cells; tests/study/test_smoke.py reports a small study"
+    ),
 }
 # Commands with these words need what neither CI nor a reader's laptop has.
 NOT_RUN_WORDS = {

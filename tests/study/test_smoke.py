@@ -78,4 +78,7 @@ def test_study_runs_once_and_reports(tmp_path: Path) -> None:
     again = study("run", str(file), "--no-report")
     assert again.returncode == 0
     assert [(cell.path / "log.txt").stat().st_mtime_ns for cell in cells] == before
+    kept = study("report", str(file), "--out", str(tmp_path / "kept"), "--no-bootstrap")
+    assert kept.returncode == 0, kept.stderr[-3000:]
+    assert (tmp_path / "kept" / "report.md").is_file()
     shutil.rmtree(small.folder)
