@@ -20,6 +20,7 @@ from .probed import probes
 from .records import collect
 from .sections import Section
 from .spec import Study
+from .stats import HELPS, HURTS, UNDECIDED
 
 _FIGURE = re.compile(r"figure_\d{2,}\.svg")
 
@@ -144,17 +145,30 @@ def _brief(analysis: Analysis, parts: Sequence[Section]) -> dict[str, Any]:
     """Return verdicts and results: as the README shows them, and as numbers for the ledger."""
     study = analysis.study
     short, results = (part for part in parts if part.title in ("In short", "Results"))
-    # Of several worlds the means fill pages: the report has them.
-    means = [] if len(study.worlds) > 1 else results.tables[:1]
+    text, tables = short.text, [*short.tables, *results.tables[:1]]
+    if len(study.worlds) > 1:  # tables of all worlds fill pages: the report has them
+        text, tables = [*text, _counted(analysis)], []
     return {
         "study": study.name,
         "title": study.title,
         "level": study.level,
-        "text": short.text,
-        "tables": [vars(table) for table in [*short.tables, *means]],
+        "text": text,
+        "tables": [vars(table) for table in tables],
         "means": list(_means(analysis)),
         "verdicts": [_verdict(line) for line in analysis.comparisons if line.difference.n],
     }
+
+
+def _counted(analysis: Analysis) -> str:
+    """How many comparisons of the main metrics ended in which verdict, in a sentence."""
+    tasks = analysis.study.tasks
+    verdicts = [
+        line.difference.verdict
+        for line in analysis.comparisons
+        if line.difference.n and line.metric == tasks[line.group.task].metrics[0]
+    ]
+    told = ", ".join(f"{verdicts.count(word)} {word}" for word in (HELPS, HURTS, UNDECIDED))
+    return f"Main metrics, {len(analysis.study.worlds)} kinds of data: {told}; the report has each."
 
 
 def _means(analysis: Analysis) -> Iterator[dict[str, Any]]:
