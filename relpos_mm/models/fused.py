@@ -69,9 +69,15 @@ def fused_attention(
             heads = q.shape[1]
             bias = bias.expand(-1, heads, -1, -1).flatten(0, 1)[None]
             q, k, v = (x.unflatten(0, (-1, windows)).flatten(1, 2) for x in (q, k, v))
-        bias = aligned(bias.to(q.dtype))
+        bias = bias.to(q.dtype).contiguous()
+        bias = aligned(bias) if rows_must_align(q) else bias
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
     return out.unflatten(1, (windows, heads)).flatten(0, 1) if fold else out
+
+
+def rows_must_align(q: Tensor) -> bool:
+    """Whether the kernel for the call asks for it: on a CPU it is a copy for nothing."""
+    return q.is_cuda
 
 
 def aligned(bias: Tensor) -> Tensor:

@@ -31,10 +31,16 @@ def call(name: str, dtype: torch.dtype) -> tuple[list[Tensor], list[PositionEnco
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("alignment", [False, True])
 @pytest.mark.parametrize("name", CARRIED)
 def test_results_and_gradients_are_the_eager_ones(
-    name: str, masked: bool, dtype: torch.dtype
+    name: str,
+    alignment: bool,
+    masked: bool,
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(fused, "rows_must_align", lambda q: alignment)
     results = []
     for impl in ("eager", "fused"):
         tokens, encodings, mask = call(name, dtype)
@@ -44,6 +50,12 @@ def test_results_and_gradients_are_the_eager_ones(
         results.append([out, *torch.autograd.grad((out * weight).sum(), leaves)])
     tolerance = 1e-10 if dtype == torch.float64 else 2e-5
     torch.testing.assert_close(*results, atol=tolerance, rtol=10 * tolerance)
+
+
+@pytest.fixture
+def as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Biases in the memory that CUDA's kernels ask for."""
+    monkeypatch.setattr(fused, "rows_must_align", lambda q: True)
 
 
 @pytest.fixture
@@ -60,6 +72,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor | None]]
     return calls
 
 
+@pytest.mark.usefixtures("as_on_cuda")
 def test_windows_move_to_the_head_axis_and_one_bias_serves_all_images(given) -> None:
     tokens, encodings, mask = call("rel", torch.float32)
     out = attend(*tokens, encodings, GRID, mask=mask, impl="fused")
@@ -72,6 +85,14 @@ def test_windows_move_to_the_head_axis_and_one_bias_serves_all_images(given) -> 
     assert encodings[0].relative_position_bias_table.grad.abs().min() > 0
 
 
+def test_a_cpu_is_given_biases_without_room_for_alignment(given) -> None:
+    tokens, encodings, mask = call("rel", torch.float32)
+    attend(*tokens, encodings, GRID, mask=mask, impl="fused")
+    attend(*tokens, encodings, GRID, impl="fused")
+    assert all(bias.is_contiguous() for _, bias in given)
+
+
+@pytest.mark.usefixtures("as_on_cuda")
 @pytest.mark.parametrize("name", ["rel", "shaw"])
 def test_other_biases_stay_as_small_as_they_are(given, name: str) -> None:
     """One bias for all windows is not spread over them, and one per entry is not folded."""
