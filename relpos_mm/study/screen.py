@@ -37,10 +37,19 @@ def overview(cells: Sequence[Cell], states: dict[str, State], price: Price) -> T
             for place in tasks
         ]
         table.add_row(variant, *signs)
-    done = sum(states[cell.id].word == FINISHED for cell in cells)
-    left = price.left({cell.id for cell in cells if states[cell.id].word == FINISHED})
-    table.caption = f"{done} of {len(cells)} cells finished; {left}"
+    table.caption = how_far(cells, states, price)
     return table
+
+
+def how_far(cells: Sequence[Cell], states: dict[str, State], price: Price) -> str:
+    """Return how many cells are finished, and what the others take."""
+    done = finished(states)
+    return f"{len(done)} of {len(cells)} cells finished; {price.left(done)}"
+
+
+def finished(states: dict[str, State]) -> set[str]:
+    """Return the ids of the finished cells."""
+    return {cell_id for cell_id, state in states.items() if state.word == FINISHED}
 
 
 def running_lines(cells: Sequence[Cell], states: dict[str, State]) -> Table:
@@ -88,10 +97,11 @@ class Screen:
     def show(self, progress: Progress) -> None:
         """Show how far the study is."""
         states = progress.states
-        finished = {cell_id for cell_id, state in states.items() if state.word == FINISHED}
+        done = finished(states)
+        grown = done != self._finished
+        if grown:  # what they took prices the rest
+            self._finished, self.price = done, self._price_after(done)
         if self.console.is_terminal:
-            if finished != self._finished:  # what they took prices the rest
-                self._finished, self.price = finished, self._price_after(finished)
             parts: list[RenderableType] = [
                 overview(self.cells, states, self.price),
                 running_lines(self.cells, states),
@@ -102,8 +112,11 @@ class Screen:
         for cell_id, state in states.items():
             if self._words.get(cell_id) != state.word:
                 if cell_id in self._words or state.word != "waiting":
-                    self.console.print(f"{cell_id}: {state.word} {state.step}", markup=False)
+                    line = f"{cell_id}: {state.word} {state.step}".rstrip()
+                    self.console.print(line, markup=False)
                 self._words[cell_id] = state.word
+        if grown:
+            self.console.print(how_far(self.cells, states, self.price), markup=False)
         if progress.note and progress.note != self._note:
             self.console.print(progress.note, markup=False)
         self._note = progress.note
