@@ -60,7 +60,8 @@ class Probe(ABC):
         """
         for config, checkpoint in models:
             subject = load_subject(config, checkpoint, device, options)
-            yield record_of(self.name, subject, settings, self.measure(subject, settings))
+            findings = self.measure(subject, settings)
+            yield record_of(self.name, subject, settings, findings, options)
 
     @property
     def name(self) -> str:

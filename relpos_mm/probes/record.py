@@ -75,6 +75,7 @@ class Record:
         variant: Slug of the encoding.
         seed: Seed of the training, where the checkpoint says so.
         config: Config file.
+        options: What ``--cfg-options`` changed in it.
         checkpoint: Weight file.
         checkpoint_sha256: Hash of its bytes.
         data_sha256: Fingerprint of the config's test data.
@@ -90,6 +91,7 @@ class Record:
     task: str = ""
     seed: int | None = None
     config: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: str | None = None
     checkpoint_sha256: str | None = None
     data_sha256: str | None = None
@@ -105,7 +107,8 @@ class Record:
         """Name of the record's file: the same measurement of the same model overwrites itself.
 
         Args:
-            defaults: Of the settings; others have a hash in the name. By default they are these.
+            defaults: Of the settings; others, and changes of the config, have a hash in the name.
+                By default they are these.
         """
         parts = [self.probe, self.task, self.variant]
         parts += [] if self.seed is None else [f"s{self.seed}"]
@@ -115,13 +118,20 @@ class Record:
             for key, value in self.settings.items()
             if defaults is not None and (key not in defaults or defaults[key] != value)
         }
+        other |= {"cfg_options": self.options} if self.options else {}
         if other:
             text = json.dumps(_plain(other), sort_keys=True, default=str)
             parts += ["set" + hashlib.sha256(text.encode()).hexdigest()[:6]]
         return re.sub(r"[^\w.]+", "-", "_".join(["probe", *filter(None, parts)])) + ".json"
 
 
-def record_of(probe: str, subject: Subject, settings: dict[str, Any], findings: Findings) -> Record:
+def record_of(
+    probe: str,
+    subject: Subject,
+    settings: dict[str, Any],
+    findings: Findings,
+    options: Mapping[str, Any] | None = None,
+) -> Record:
     """Return the record of a probe of one model."""
     return Record(
         probe=probe,
@@ -131,6 +141,7 @@ def record_of(probe: str, subject: Subject, settings: dict[str, Any], findings: 
         task=subject.task,
         seed=subject.seed,
         config=subject.cfg.filename,
+        options=options or {},
         checkpoint=subject.checkpoint,
         checkpoint_sha256=subject.sha256,
         data_sha256=subject.data_sha256,

@@ -15,11 +15,12 @@ from .sections import Section, Table
 def probes(folder: Path) -> Section | None:
     """A table and a figure per probe and task from the records in a study's ``probes/``.
 
-    Records of other settings or other test data stand apart. None where nothing was probed.
+    Records of other settings, changed configs or other test data stand apart. None where nothing
+    was probed.
     """
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in read_records([folder / "probes"]):
-        settings = json.dumps(record.settings, sort_keys=True)
+        settings = json.dumps([record.settings, record.options], sort_keys=True)
         key = (record.probe, record.task, settings, record.data_sha256 or "")
         groups.setdefault(key, []).append(record)
     if not groups:

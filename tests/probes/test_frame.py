@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -47,6 +48,13 @@ def test_other_settings_have_another_name(tmp_path: Path) -> None:
     plain.settings["margin"] = 4
     assert write_record(plain, tmp_path, {"margin": None}).name not in names
     assert len(read_records([tmp_path])) == 3
+
+
+def test_another_config_has_another_name(tmp_path: Path) -> None:
+    sizes = [replace(record(), options={"size": size}) for size in (64, 96)]
+    names = {write_record(one, tmp_path).name for one in (record(), *sizes)}
+    assert len(names) == 3
+    assert {record.options.get("size") for record in read_records([tmp_path])} == {None, 64, 96}
 
 
 def test_other_files_are_no_records(tmp_path: Path) -> None:
