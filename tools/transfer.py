@@ -49,6 +49,8 @@ def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
             parser.error("give SRC and OUT (or --dry-run, or --inspect)")
         if (args.config is None) == (args.to is None):
             parser.error("give either --config or --to")
+        if args.to and args.json:
+            parser.error("--json: a report is made with --config or --inspect, not with --to")
     return args
 
 

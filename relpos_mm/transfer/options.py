@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 
 from relpos_mm.encodings.resize import ResizeMode
 from relpos_mm.transfer.errors import TransferError
@@ -57,3 +58,21 @@ class Options:
                 )
         if self.prefix_tokens < 0:
             raise TransferError(f"--prefix-tokens {self.prefix_tokens}: must be 0 or more")
+
+    def refuse_others(self, served: Collection[str], why: str) -> None:
+        """Refuse every choice that nothing would read.
+
+        Args:
+            served: Names of those that are read.
+            why: End of the message.
+
+        Raises:
+            TransferError: Another one is not at its default; the message has its flag.
+        """
+        unused = [
+            f"--{field.name.replace('_', '-')}"
+            for field in fields(self)
+            if field.name not in served and getattr(self, field.name) != field.default
+        ]
+        if unused:
+            raise TransferError(f"{', '.join(unused)}: {why}")

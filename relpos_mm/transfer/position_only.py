@@ -14,6 +14,8 @@ from relpos_mm.transfer.published import find_published
 from relpos_mm.transfer.report import Report
 from relpos_mm.transfer.target import Target
 
+_HONOURED = {"position_only", "mode", "ema"}
+
 
 def fit_position(
     state: Mapping[str, Tensor], target: Target, options: Options, source: str
@@ -21,8 +23,9 @@ def fit_position(
     """Carry the position parameters of a Swin V2 or Hiera file, and nothing else.
 
     Raises:
-        TransferError: The file is neither.
+        TransferError: The file is neither, or an option has no meaning here.
     """
+    options.refuse_others(_HONOURED, "has no effect with --position-only; leave it out")
     published = find_published(state)
     if published is None:
         raise TransferError(

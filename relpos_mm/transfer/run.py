@@ -32,6 +32,9 @@ from relpos_mm.transfer.target import Target, build_target, load_config
 from relpos_mm.transfer.values import require_values
 from relpos_mm.transfer.whole import fit_network, network_of
 
+#: Options that are read where the backbone is written in another layout.
+_EXPORTED = {"grid", "prefix_tokens", "prefix", "ema"}
+
 
 class Refused(TransferError):
     """A transfer with problems; ``report`` tells all of them."""
@@ -219,9 +222,10 @@ def export_file(source: str | Path, out: str | Path | None, layout: str, options
     """Write the backbone of ``source`` in another layout; returns one line about it.
 
     Raises:
-        TransferError: the file cannot be used, its training failed (NaN or infinite values), or the
-            layout has no place for its encoding.
+        TransferError: the file cannot be used, its training failed (NaN or infinite values), the
+            layout has no place for its encoding, or an option has no meaning here.
     """
+    options.refuse_others(_EXPORTED, "has no effect with --to; leave it out")
     if out is not None:
         refuse_target(source, out)
     checkpoint = read_checkpoint(source)

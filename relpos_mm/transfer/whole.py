@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from mmengine.config import Config
@@ -73,13 +73,7 @@ def fit_network(
     """
     network = network_of(config.model)
     assert network is not None
-    unused = [
-        f"--{field.name.replace('_', '-')}"
-        for field in fields(Options)
-        if field.name not in _HONOURED and getattr(options, field.name) != field.default
-    ]
-    if unused:
-        raise TransferError(f"{', '.join(unused)}: serves Swin alone, {config.filename} has none")
+    options.refuse_others(_HONOURED, f"serves Swin alone, {config.filename} has none")
     try:
         found = find_network(unwrap(checkpoint, ema=options.ema))
         if found is None or found[0] is not network:

@@ -93,7 +93,13 @@ def test_refusals_exit_with_two(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["a.pth"], ["a.pth", "b.pth"], ["a.pth", "b.pth", "--config", "c.py", "--to", "mm"]],
+    [
+        [],
+        ["a.pth"],
+        ["a.pth", "b.pth"],
+        ["a.pth", "b.pth", "--config", "c.py", "--to", "mm"],
+        ["a.pth", "b.pth", "--to", "mm", "--json", "c.json"],
+    ],
 )
 def test_wrong_usage(tool: ModuleType, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -211,6 +217,19 @@ def test_impossible_numbers(
     torch.save(official(), tmp_path / "swin.pth")
     assert tool.main([str(tmp_path / "swin.pth"), "--dry-run", "--to", "mm", *words]) == 2
     assert f"refused: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--fit-tables"], ["--window", "7", "7"], ["--keep-head"], ["--mode", "extend"]],
+)
+def test_options_that_an_export_does_not_read(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    torch.save(official(), tmp_path / "swin.pth")
+    assert tool.main([str(tmp_path / "swin.pth"), "--dry-run", "--to", "mm", *words]) == 2
+    message = f"refused: {words[0]}: has no effect with --to; leave it out\n"
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,8 @@ def test_position_parameters_of_hiera(window: str) -> None:
     assert state[f"{ours}pos_embed"].shape == (1, 8, 14, 14)
     with pytest.raises(TransferError, match=r"file.pth: --position-only is for Swin V2 and Hiera"):
         run(build().state_dict(), target_of("abswin"), position_only=True)
+    with pytest.raises(TransferError, match="--keep-head, --fit-tables: has no effect"):
+        run(file, target_of("abswin"), position_only=True, fit_tables=True, keep_head=True)
 
 
 def rope_vit(mixed: bool) -> dict[str, Tensor]:
