@@ -9,11 +9,13 @@ import logging
 import socket
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from mmengine.config import utils as config_utils
 
 from tests.quiet import stretched_tables_are_meant  # noqa: F401
 
@@ -38,6 +40,14 @@ def no_network() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def metafiles_are_read_once() -> Iterator[None]:
+    """Remember a library's 80 metafiles, which mmengine reads anew for each base config in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config_utils, "load", cache(config_utils.load))
         yield
 
 

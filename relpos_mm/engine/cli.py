@@ -72,20 +72,38 @@ def run_parser(description: str) -> argparse.ArgumentParser:
 
 
 def load_config(path: str, options: dict[str, Any] | None = None) -> Config:
-    """Read a config file, merge ``--cfg-options``, and set the one rule for reading pictures.
+    """Read a config file and settle it, see :func:`read_config` and :func:`settled`."""
+    return settled(read_config(path), path, options)
+
+
+def read_config(path: str) -> Config:
+    """Read a config file with its bases, as it is written.
 
     Raises:
-        UserError: There is no such file, it is no config, an option reaches nothing in it, or
-            ``cpu_gemm`` or ``compile_backbone`` is wrong.
+        UserError: There is no such file, or it is no config.
     """
     if not Path(path).is_file():
         raise UserError(f"Config not found: {path}")
     try:
-        cfg = Config.fromfile(path)
+        return Config.fromfile(path)
     except Exception as error:  # a config is code: anything can go wrong in it
         raise UserError(
             f"{path}: not a readable config: {type(error).__name__}: {error}"
         ) from error
+
+
+def settled(cfg: Config, path: str, options: dict[str, Any] | None = None) -> Config:
+    """Merge ``--cfg-options`` into a config, and set the one rule for reading pictures.
+
+    Args:
+        cfg: As read; it is changed and returned.
+        path: Its file, for messages.
+        options: ``--cfg-options``.
+
+    Raises:
+        UserError: An option reaches nothing in it, or ``cpu_gemm`` or ``compile_backbone`` is
+            wrong.
+    """
     if options:
         merge_options(cfg, path, options)
     fit_loaders(cfg)

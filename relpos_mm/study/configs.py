@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -13,7 +14,7 @@ from relpos_mm.checks.leaves import flatten, position_of
 from relpos_mm.data.bdpq import Knobs
 from relpos_mm.data.bdpq.scene import scene_splits
 from relpos_mm.encodings import position_slug
-from relpos_mm.engine.cli import load_config
+from relpos_mm.engine.cli import read_config, settled
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.metric_names import promised_names
 
@@ -28,7 +29,22 @@ def world_data(study: Study, world: str) -> str:
     return f"data/studies/{study.name}/{world}/" if world else EMBEDDED
 
 
-def resolve(study: Study, task: Task, variant: str, world: str) -> tuple[Config, dict[str, Any]]:
+class Files:
+    """Config files, each read once: looking up a library's base takes a quarter of a second."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Config] = {}
+
+    def load(self, path: str, options: dict[str, Any] | None = None) -> Config:
+        """Return the config of a file, as :func:`relpos_mm.engine.cli.load_config` does."""
+        if path not in self._read:
+            self._read[path] = read_config(path)
+        return settled(copy.deepcopy(self._read[path]), path, options)
+
+
+def resolve(
+    study: Study, task: Task, variant: str, world: str, files: Files
+) -> tuple[Config, dict[str, Any]]:
     """Return the config that a cell trains with, and its ``--cfg-options``.
 
     Raises:
@@ -36,24 +52,26 @@ def resolve(study: Study, task: Task, variant: str, world: str) -> tuple[Config,
             config does not have the task's metrics, its splits, or the data of a world.
     """
     try:
-        return _resolve(study, task, variant, world)
+        return _resolve(study, task, variant, world, files)
     except UserError as error:
         name = next((name for name, each in study.tasks.items() if each is task), "")
         raise UserError(f"{study.name}.yaml: tasks.{name}, variant {variant}: {error}") from None
 
 
-def _resolve(study: Study, task: Task, variant: str, world: str) -> tuple[Config, dict[str, Any]]:
+def _resolve(
+    study: Study, task: Task, variant: str, world: str, files: Files
+) -> tuple[Config, dict[str, Any]]:
     path, data = task.config.format(variant=variant), world_data(study, world)
     found = (ROOT / path).is_file()
     require(found, f"Config not found: {ROOT / path}; correct the task's config or the variants")
-    plain, options = load_config(str(ROOT / path)), dict(task.options)
+    plain, options = files.load(str(ROOT / path)), dict(task.options)
     for key in options:
         _require_no_slip(plain, key)
     if world:
         place = moved(plain, EMBEDDED, data)
         require(bool(place), f"worlds: {path} reads nothing from {EMBEDDED}; set shared: true")
         options.update(place)
-    config = load_config(str(ROOT / path), options) if options else plain
+    config = files.load(str(ROOT / path), options) if options else plain
     try:
         position_slug(position_of(config) or [])
     except (ValueError, TypeError, KeyError) as error:

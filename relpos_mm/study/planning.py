@@ -12,7 +12,7 @@ from mmengine.config import Config
 from relpos_mm.engine.result import hashed_content
 
 from .cell import Cell
-from .configs import resolve
+from .configs import Files, resolve
 from .proof import prove
 from .spec import ROOT, Study, Task
 from .steps import steps_of
@@ -25,11 +25,12 @@ def plan(study: Study) -> list[Cell]:
         relpos_mm.engine.errors.UserError: A config is missing, or cells of a task differ in more
             than ``position``; the difference is in the message.
     """
+    files = Files()
     cells: dict[str, Cell] = {}
     by_place: dict[tuple[str, str, int, str], Cell] = {}
     for name, task in sorted(study.tasks.items(), key=lambda item: item[1].start is not None):
         for world in [""] if task.shared else study.worlds:
-            found = {variant: resolve(study, task, variant, world) for variant in study.variants}
+            found = {v: resolve(study, task, v, world, files) for v in study.variants}
             prove(
                 {task.config.format(variant=v): config for v, (config, _) in found.items()},
                 where=f"task {name}" + (f", world {world}" if world else ""),

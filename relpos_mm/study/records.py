@@ -16,7 +16,7 @@ from relpos_mm.engine.evidence import evidence_stem
 
 from .cell import Cell
 from .cell_run import DONE
-from .configs import resolve
+from .configs import Files, resolve
 from .recipe import Training, bare_name, position_in, training_of
 from .result_file import read_result
 from .spec import Study
@@ -247,7 +247,7 @@ def _planned_position(studies: list[Study], task: str, variant: str) -> str | No
     for study in studies:
         if task in study.tasks and variant in study.variants:
             try:
-                config, _ = resolve(study, study.tasks[task], variant, "")
+                config, _ = resolve(study, study.tasks[task], variant, "", Files())
             except UserError:
                 continue
             return json.dumps(position_of(config), sort_keys=True)
