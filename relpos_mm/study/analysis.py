@@ -14,6 +14,7 @@ import numpy as np
 from .records import Collection, Record
 from .spec import Study
 from .stats import Difference, Flip, flip, holm, paired
+from .twins import Repetition
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,35 @@ class FlipLine:
 
 @dataclass
 class Analysis:
-    """Everything that the report says in numbers."""
+    """Everything that the report says in numbers.
+
+    Attributes:
+        study: The study.
+        groups: Records that may be compared.
+        comparisons: The study's questions on them.
+        flips: Signs on dense tasks against those on classification.
+        notes: What a reader has to know of the files.
+        repetitions: Cells of the study that were trained once more.
+        repeated: The study's questions on the repetitions alone.
+    """
 
     study: Study
     groups: list[Group] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     flips: list[FlipLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    repetitions: list[Repetition] = field(default_factory=list)
+    repeated: list[Comparison] = field(default_factory=list)
 
 
 def analyse(study: Study, collection: Collection) -> Analysis:
     """Compare what the study asks for."""
     result = Analysis(study, _groups(study, collection.records), notes=list(collection.notes))
     known = [group for group in result.groups if not group.unknown]
-    for group in known:
-        for question in study.questions:
-            for metric in _metrics(study, group):
-                result.comparisons += _compare(question, group, metric)
+    result.comparisons = list(_comparisons(study, known))
+    result.repetitions = [r for r in collection.repetitions if r.first.study == study.name]
+    again = _groups(study, [each.again for each in result.repetitions])
+    result.repeated = list(_comparisons(study, [group for group in again if not group.unknown]))
     result.flips = list(_flips(study, result.comparisons))
     result.notes += _unbalanced(study, known)
     result.notes += _without_number(study, result.groups)
@@ -100,6 +113,13 @@ def analyse(study: Study, collection: Collection) -> Analysis:
         if group.unknown
     ]
     return result
+
+
+def _comparisons(study: Study, groups: Sequence[Group]) -> Iterator[Comparison]:
+    for group in groups:
+        for question in study.questions:
+            for metric in _metrics(study, group):
+                yield from _compare(question, group, metric)
 
 
 def _groups(study: Study, records: Sequence[Record]) -> list[Group]:

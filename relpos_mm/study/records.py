@@ -21,6 +21,7 @@ from .recipe import Training, bare_name, position_in, training_of
 from .result_file import read_result
 from .spec import Study
 from .state import sealed
+from .twins import Repetition, counted_files, take
 
 # What else lies in the folders of cells and of reports.
 _NO_RESULT = re.compile(
@@ -77,15 +78,17 @@ class Collection:
         records: Records, each cell and protocol once.
         notes: What was left out, and why.
         versions: Sets of library versions that trained the cells.
+        repetitions: Cells that were trained once more elsewhere; in no other field.
     """
 
     records: list[Record] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     versions: list[str] = field(default_factory=list)
+    repetitions: list[Repetition] = field(default_factory=list)
 
 
 @dataclass
-class _Reading:
+class Reading:
     """One file on its way into the records of one study."""
 
     path: Path
@@ -105,16 +108,18 @@ def collect(
     """Read the results of the planned cells and of ``more`` files and folders.
 
     A file without a ``cell`` entry is placed by its own task, variant and seed. Files that cannot
-    be read, are no result, belong nowhere, repeat or contradict another one are named in the notes.
+    be read, are no result, belong nowhere, copy or contradict another one are named in the notes.
     """
     studies, cells = list(studies), list(dict.fromkeys(cells))
     found = Collection()
     readings = list(_readings(studies, cells, more, found.notes))
     _settle_starts(readings)
-    taken: dict[tuple[Any, ...], list[_Reading]] = {}
+    taken: dict[tuple[Any, ...], list[Reading]] = {}
     for reading in _rightly_named(readings, studies, found.notes):
         reading.records = list(_records(reading, found.notes))
-        _take(reading, taken.setdefault(reading.place, []), found.notes)
+        twins = taken.setdefault(reading.place, [])
+        take(reading, twins, found.notes, found.repetitions)
+    found.notes += counted_files(found.repetitions)
     kept = [each for twins in taken.values() for each in twins if not each.refuted]
     found.records = [record for reading in kept for record in reading.records]
     versions = (each.content.get("versions") or {} for each in kept)
@@ -138,7 +143,7 @@ def spoilt(cell: Cell) -> str:
 
 def _readings(
     studies: list[Study], cells: list[Cell], more: Iterable[Path], notes: list[str]
-) -> Iterator[_Reading]:
+) -> Iterator[Reading]:
     """Read own and copied files in this order and place them; those of other studies are counted.
 
     A cell that another study has alike, found by its name, may have been trained there.
@@ -171,7 +176,7 @@ def _readings(
                 notes.append(f"{path}: {problem}")
                 continue
             training = training_of(content, *place[1:3])
-            yield _Reading(path, content, place, name, owner is not None, bool(alike), training)
+            yield Reading(path, content, place, name, owner is not None, bool(alike), training)
     if foreign:
         told = ", ".join(f"{name} {count}" for name, count in foreign.items())
         notes.append(f"results of other studies were left out: {told}")
@@ -194,7 +199,7 @@ def _misplaced(place: tuple[Any, ...], studies: list[Study]) -> str:
     return ""
 
 
-def _settle_starts(readings: Sequence[_Reading]) -> None:
+def _settle_starts(readings: Sequence[Reading]) -> None:
     """Give resumed trainings the start of the other cells of the plan.
 
     A resumed training names only its own checkpoint. Of a planned cell, whose name is a hash that
@@ -218,8 +223,8 @@ def _settle_starts(readings: Sequence[_Reading]) -> None:
 
 
 def _rightly_named(
-    readings: Iterable[_Reading], studies: list[Study], notes: list[str]
-) -> Iterator[_Reading]:
+    readings: Iterable[Reading], studies: list[Study], notes: list[str]
+) -> Iterator[Reading]:
     """Leave out files whose encodings are not those that the study has under this name.
 
     Where the study's config cannot be read, the first file of a name says what it stands for.
@@ -254,38 +259,6 @@ def _planned_position(studies: list[Study], task: str, variant: str) -> str | No
     return None
 
 
-def _take(reading: _Reading, known: list[_Reading], notes: list[str]) -> None:
-    """Add a file to those of the same cell, as far as it is new and contradicts none."""
-    path = reading.path
-    # A file that names no study may be of any.
-    twins = [
-        each for each in known if each.study == reading.study or "" in (each.study, reading.study)
-    ]
-    known.append(reading)
-    there = {record.conditions: (twin, record) for twin in twins[::-1] for record in twin.records}
-    for record in reading.records:
-        twin, other = there.get(record.conditions, (None, None))
-        if twin is not None and other is not None and other.metrics != record.metrics:
-            reading.refuted = True
-            # Of two copies neither is more to be believed; an own cell is.
-            twin.refuted = not twin.own
-            which = "both are" if twin.refuted else "it is"
-            notes.append(
-                f"{path}: contradicts {twin.path}, the same cell by the same recipe with other "
-                f"numbers ({record.protocol}); {which} left out"
-            )
-            return
-    fresh = [record for record in reading.records if record.conditions not in there]
-    if not fresh:
-        notes.append(f"{path}: left out, the same cell as {twins[0].path}")
-    elif twins:
-        notes.append(
-            f"{path}: the same cell as {twins[0].path}, but under another protocol, precision, "
-            "data or recipe; shown, and not compared with it"
-        )
-    reading.records = fresh
-
-
 def _copied(places: Iterable[Path]) -> Iterator[Path]:
     for place in places:
         if place.is_file():
@@ -295,7 +268,7 @@ def _copied(places: Iterable[Path]) -> Iterator[Path]:
             yield from (file for file in files if not _NO_RESULT.fullmatch(file.name))
 
 
-def _records(reading: _Reading, notes: list[str]) -> Iterator[Record]:
+def _records(reading: Reading, notes: list[str]) -> Iterator[Record]:
     content, training = reading.content, reading.training
     task, variant, seed, world = reading.place
     wall = (content.get("cell") or {}).get("wall_s")

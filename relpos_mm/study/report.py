@@ -18,6 +18,7 @@ from .cell import Cell
 from .figures import numbered
 from .probed import probes
 from .records import collect
+from .repeats import repeated
 from .sections import Section
 from .spec import Study
 from .stats import HELPS, HURTS, UNDECIDED
@@ -110,6 +111,7 @@ def _parts(
     yield from filter(None, [sections.flips(analysis), more_sections.knob(analysis)])
     if bootstrap:
         yield more_sections.image_variance(analysis)
+    yield from filter(None, [repeated(analysis)])
     yield more_sections.breakdown(analysis)
     yield from filter(None, [more_sections.samples(analysis), probes(analysis.study.folder)])
     yield more_sections.curves(analysis)

@@ -72,18 +72,22 @@ def summary(analysis: Analysis) -> Section:
     rows: dict[int, dict[tuple[str, str], str]] = {}  # a name of a protocol may stand twice
     places: dict[int, str] = {}
     for line in lines:
-        found = line.difference
-        mean = number(found.mean, line.metric, sign=True)
-        told = f"{found.verdict} ({mean}, n = {found.n})" if found.n else NOTHING
         key = id(line.group)
         places[key] = f"{title_of(line.metric)}, {place_of(line.group)}"
-        rows.setdefault(key, {})[line.question, line.pair] = told
+        rows.setdefault(key, {})[line.question, line.pair] = told_verdict(line)
     head = [f"{question}: {pair}" for question, pair in asked]
     cells = [[places[key], *(row.get(at, NOTHING) for at in asked)] for key, row in rows.items()]
     caption = "does the first of the two help or hurt? Verdict, mean difference, seeds"
     section.tables.append(Table(["main metric", *head], cells, caption))
     section.text += _flip_lines([line for line in analysis.flips if _main(analysis, line.dense)])
     return section
+
+
+def told_verdict(line: Comparison) -> str:
+    """Return verdict, mean difference and number of seeds."""
+    found = line.difference
+    mean = number(found.mean, line.metric, sign=True)
+    return f"{found.verdict} ({mean}, n = {found.n})" if found.n else NOTHING
 
 
 def _flip_lines(lines: Sequence[FlipLine]) -> Iterator[str]:

@@ -137,7 +137,7 @@ def test_copied_files_join_and_repeats_are_named(
         ("absonly", 81.0),
     }
     told = "\n".join(found.notes)
-    assert "contradicts" in told
+    assert "1 cell was trained once more" in told
     assert "names no task, variant and seed" in told
     assert "broken.json: cannot be read" in told
     assert len(found.notes) == 3
