@@ -79,11 +79,7 @@ def _took(reading: Reading) -> float | None:
 
 def counted_files(repetitions: Sequence[Repetition]) -> list[str]:
     """Return the note about all repetitions, or none."""
-    files = list(dict.fromkeys(each.again.path for each in repetitions))
-    if not files:
-        return []
-    cells = "cells were" if len(files) > 1 else "cell was"
-    return [
-        f"{len(files)} {cells} trained once more (the first: {files[0]}) and count in no verdict, "
-        "see the section on repeated cells"
-    ]
+    files = len({each.again.path for each in repetitions})
+    cells = "1 cell was" if files == 1 else f"{files} cells were"
+    told = f"{cells} trained once more; see the section on repeated cells, they count in no verdict"
+    return [told] if files else []
