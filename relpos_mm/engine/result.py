@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,8 @@ from .measuring import (
 from .metric_names import paper_name
 from .saving import write_atomically
 from .start_report import StartReportHook
+from .versions import versions
 
-_PACKAGES = {
-    "torch": "torch",
-    "torchvision": "torchvision",
-    "mmengine": "onedl-mmengine",
-    "mmcv": "onedl-mmcv",
-    "mmdet": "onedl-mmdetection",
-    "mmseg": "onedl-mmsegmentation",
-    "mmpretrain": "onedl-mmpretrain",
-}
 # Where and how a run is started and what it leaves there, as opposed to what it computes.
 _NOT_HASHED = (
     *("work_dir", "launcher", "resume", "model_wrapper_cfg", "collect_device"),
@@ -59,6 +50,9 @@ class ResultHook(Hook):
     # The last hook: what it writes says that everything else has succeeded.
     priority = "LOWEST"
     filename = "result.json"
+
+    def before_run(self, runner: Runner) -> None:
+        versions()  # before anyone changes the code under a long run
 
     def before_train(self, runner: Runner) -> None:
         self._start = time.monotonic()
@@ -180,19 +174,6 @@ def _hashed(node: Any) -> Any:
 
 def _device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
-def versions() -> dict[str, str | None]:
-    """Return the versions of this package and of the libraries; None where one is absent."""
-    from relpos_mm import __version__
-
-    found: dict[str, str | None] = {"relpos_mm": __version__}
-    for module, distribution in _PACKAGES.items():
-        try:
-            found[module] = metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            found[module] = None
-    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from mmengine.logging import print_log
 
-from relpos_mm.engine.result import versions
 from relpos_mm.engine.saving import write_atomically
+from relpos_mm.engine.versions import versions
 
 if TYPE_CHECKING:
     from .subject import Subject
