@@ -21,7 +21,7 @@ from .recipe import Training, bare_name, position_in, training_of
 from .result_file import read_result
 from .spec import Study
 from .state import sealed
-from .twins import Repetition, counted_files, take
+from .twins import Repetition, take, told_repetitions
 
 # What else lies in the folders of cells and of reports.
 _NO_RESULT = re.compile(
@@ -119,7 +119,9 @@ def collect(
         reading.records = list(_records(reading, found.notes))
         twins = taken.setdefault(reading.place, [])
         take(reading, twins, found.notes, found.repetitions)
-    found.notes += counted_files(found.repetitions)
+    if found.repetitions:
+        told = told_repetitions(found.repetitions)
+        found.notes.append(f"{told} and count in no verdict; see the section on repeated cells")
     kept = [each for twins in taken.values() for each in twins if not each.refuted]
     found.records = [record for reading in kept for record in reading.records]
     versions = (each.content.get("versions") or {} for each in kept)

@@ -9,17 +9,15 @@ import numpy as np
 
 from .analysis import Analysis, Comparison, Group
 from .sections import NOTHING, Section, Table, number, place_of, title_of, told_verdict
-from .twins import Repetition
+from .twins import Repetition, told_repetitions
 
 
 def repeated(analysis: Analysis) -> Section | None:
     """The section on repeated cells; None where there are none."""
     if not analysis.repetitions:
         return None
-    files = len({each.again.path for each in analysis.repetitions})
-    cells = "1 cell was" if files == 1 else f"{files} cells were"
     text = [
-        f"{cells} trained once more elsewhere, by the same recipe from the same "
+        f"{told_repetitions(analysis.repetitions)} elsewhere, by the same recipe from the same "
         "seed: on another machine, or with code that adds in another order, rounding differs from "
         "the first step on. They count in no verdict above.",
         "The spread of a repetition is the standard deviation of one training around the mean of "

@@ -77,9 +77,7 @@ def _took(reading: Reading) -> float | None:
     return (reading.content.get("cost") or {}).get("wall_s")
 
 
-def counted_files(repetitions: Sequence[Repetition]) -> list[str]:
-    """Return the note about all repetitions, or none."""
+def told_repetitions(repetitions: Sequence[Repetition]) -> str:
+    """Return how many cells were trained once more, as the beginning of a sentence."""
     files = len({each.again.path for each in repetitions})
-    cells = "1 cell was" if files == 1 else f"{files} cells were"
-    told = f"{cells} trained once more; see the section on repeated cells, they count in no verdict"
-    return [told] if files else []
+    return f"{'1 cell was' if files == 1 else f'{files} cells were'} trained once more"

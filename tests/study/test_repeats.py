@@ -52,7 +52,7 @@ def test_they_are_counted_in_one_note_and_change_no_verdict(study: Study, tmp_pa
     assert found.flips == plain.flips
     assert len(found.repetitions) == 24
     (note,) = found.notes
-    assert note.startswith("24 cells were trained once more; ")
+    assert note.startswith("24 cells were trained once more and count in no verdict")
 
 
 def test_their_spread_stands_beside_that_of_seeds(study: Study, tmp_path: Path) -> None:
