@@ -89,7 +89,7 @@ class ResultHook(Hook):
             name = record["protocol"].get("name", "test")
             keys = (
                 *("metrics", "protocol", "precision", "cpu_gemm", "cost"),
-                *("checkpoint", "config_sha256", "data_sha256"),
+                *("checkpoint", "config_sha256", "data_sha256", "versions"),
             )
             trained.setdefault("tests", {})[name] = {key: record[key] for key in keys}
             record = trained

@@ -69,8 +69,8 @@ def fused_attention(
             heads = q.shape[1]
             bias = bias.expand(-1, heads, -1, -1).flatten(0, 1)[None]
             q, k, v = (x.unflatten(0, (-1, windows)).flatten(1, 2) for x in (q, k, v))
-        bias = bias.to(q.dtype).contiguous()
-        bias = aligned(bias) if rows_must_align(q) else bias
+        bias = bias.to(q.dtype)
+        bias = aligned(bias) if rows_must_align(q) else bias.contiguous()
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
     return out.unflatten(1, (windows, heads)).flatten(0, 1) if fold else out
 

@@ -15,6 +15,7 @@ from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.infer_cli import device_name
 from relpos_mm.engine.options import OptionAction
 from relpos_mm.engine.saving import write_atomically
+from relpos_mm.engine.versions import versions
 
 from . import probe as base
 from .record import LEVEL, Record, write_record
@@ -26,6 +27,7 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         UserError: Anything the user can repair.
     """
+    versions()  # before anyone changes the code under a long measurement
     args, probe, defaults = _parse(argv)
     models = pair(args.models) if probe.needs_model else []
     check_folder("--out", args.out)

@@ -80,7 +80,7 @@ class Record:
         checkpoint_sha256: Hash of its bytes.
         data_sha256: Fingerprint of the config's test data.
         findings: What was measured.
-        versions: Library versions.
+        versions: Of this package and of the libraries.
         level: Always ``mechanism``.
     """
 

@@ -14,7 +14,7 @@ import numpy as np
 from .records import Collection, Record
 from .spec import Study
 from .stats import Difference, Flip, flip, holm, paired
-from .twins import Repetition
+from .twins import Repetition, told_repetitions
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,9 @@ def analyse(study: Study, collection: Collection) -> Analysis:
     again = _groups(study, [each.again for each in result.repetitions])
     result.repeated = list(_comparisons(study, [group for group in again if not group.unknown]))
     result.flips = list(_flips(study, result.comparisons))
+    if result.repetitions:
+        told = told_repetitions(result.repetitions)
+        result.notes.append(f"{told} and count in no verdict; see the section on repeated cells")
     result.notes += _unbalanced(study, known)
     result.notes += _without_number(study, result.groups)
     result.notes += _other_seeds(study, result.groups)

@@ -216,8 +216,8 @@ def reproduce(analysis: Analysis, versions: list[str], name: str) -> Section:
     section = Section("Do it again")
     section.text.append(
         f"python tools/study.py run {name} trains and reports all of it; the same seed gives the "
-        "same losses bit by bit on the CPU with the same code and libraries. Each result.json "
-        "holds its resolved config and the hashes of config and data."
+        "same losses bit by bit on the CPU with the same code and libraries on the same kind of "
+        "machine. Each result.json holds its resolved config and the hashes of config and data."
     )
     section.tables.append(Table(["versions that trained the cells"], [[v] for v in versions]))
     worlds = {name: knobs for name, knobs in analysis.study.worlds.items() if name}

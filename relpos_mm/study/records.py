@@ -21,7 +21,7 @@ from .recipe import Training, bare_name, position_in, training_of
 from .result_file import read_result
 from .spec import Study
 from .state import sealed
-from .twins import Repetition, take, told_repetitions
+from .twins import Repetition, take, told_versions
 
 # What else lies in the folders of cells and of reports.
 _NO_RESULT = re.compile(
@@ -77,8 +77,8 @@ class Collection:
     Attributes:
         records: Records, each cell and protocol once.
         notes: What was left out, and why.
-        versions: Sets of library versions that trained the cells.
-        repetitions: Cells that were trained once more elsewhere; in no other field.
+        versions: Sets of versions of code and libraries that trained the cells.
+        repetitions: Cells that were trained once more elsewhere; they are not in ``records``.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -100,6 +100,7 @@ class Reading:
     training: Training
     records: list[Record] = field(default_factory=list)
     refuted: bool = False
+    again: bool = False
 
 
 def collect(
@@ -119,13 +120,9 @@ def collect(
         reading.records = list(_records(reading, found.notes))
         twins = taken.setdefault(reading.place, [])
         take(reading, twins, found.notes, found.repetitions)
-    if found.repetitions:
-        told = told_repetitions(found.repetitions)
-        found.notes.append(f"{told} and count in no verdict; see the section on repeated cells")
     kept = [each for twins in taken.values() for each in twins if not each.refuted]
     found.records = [record for reading in kept for record in reading.records]
-    versions = (each.content.get("versions") or {} for each in kept)
-    told = (", ".join(f"{k} {v}" for k, v in each.items()) for each in versions)
+    told = (told_versions(each.content) for each in kept if each.records)
     found.versions = list(dict.fromkeys(filter(None, told)))
     return found
 
@@ -231,6 +228,7 @@ def _rightly_named(
 
     Where the study's config cannot be read, the first file of a name says what it stands for.
     """
+    files = Files()
     meant: dict[tuple[str, str], str] = {}
     for reading in readings:
         task, variant = reading.place[:2]
@@ -240,7 +238,7 @@ def _rightly_named(
             continue
         if (task, variant) not in meant:
             of = [study for study in studies if reading.study in ("", study.name)]
-            meant[task, variant] = _planned_position(of, task, variant) or position
+            meant[task, variant] = _planned_position(of, task, variant, files) or position
         if position == meant[task, variant]:
             yield reading
         else:
@@ -250,11 +248,11 @@ def _rightly_named(
             )
 
 
-def _planned_position(studies: list[Study], task: str, variant: str) -> str | None:
+def _planned_position(studies: list[Study], task: str, variant: str, files: Files) -> str | None:
     for study in studies:
         if task in study.tasks and variant in study.variants:
             try:
-                config, _ = resolve(study, study.tasks[task], variant, "", Files())
+                config, _ = resolve(study, study.tasks[task], variant, "", files)
             except UserError:
                 continue
             return json.dumps(position_of(config), sort_keys=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -18,21 +19,48 @@ def repeated(analysis: Analysis) -> Section | None:
         return None
     text = [
         f"{told_repetitions(analysis.repetitions)} elsewhere, by the same recipe from the same "
-        "seed: on another machine, or with code that adds in another order, rounding differs from "
-        "the first step on. They count in no verdict above.",
+        "seed. What may differ is the machine, the libraries and the code (below); where they add "
+        "in another order, rounding differs from the first step on. Dense cells start from the "
+        "classifiers of their own run. None of it counts in a verdict above.",
         "The spread of a repetition is the standard deviation of one training around the mean of "
-        "its cell; that of seeds is over the seeds of a variant, pooled over variants. Where both "
-        "are alike, a seed fixes the order of the data and the start, but not what comes of them, "
-        "and a difference at equal seed is no more certain than one between seeds.",
+        "its cell; that of seeds is over the seeds of a variant, pooled over the variants with "
+        "repeated cells. Where both are alike, a seed fixes the order of the data and the numbers "
+        "that are drawn, but not what comes of them, and a difference at equal seed is no more "
+        "certain than one between seeds.",
     ]
-    spreads = [row for group in analysis.groups for row in _spread_rows(analysis, group)]
-    head = ["metric", "cells", "mean change", "spread of a repetition", "spread of seeds"]
-    tables = [Table(head, spreads, "the same cells twice")]
+    tables = [_cells(analysis)]
+    if spreads := [row for group in analysis.groups for row in _spread_rows(analysis, group)]:
+        head = ["metric", "cells", "repeated - first, mean", "spread of a repetition"]
+        tables.append(Table([*head, "spread of seeds"], spreads, "the same cells twice"))
     if verdicts := list(_verdict_rows(analysis)):
         head = ["main metric", "difference", "first", "repeated"]
         caption = "both judged by the same rule, each on its own"
         tables.append(Table(head, verdicts, caption))
+    codes = Counter(each.versions or NOTHING for each in _one_a_cell(analysis.repetitions))
+    rows = [[which, str(count)] for which, count in codes.items()]
+    tables.append(Table(["versions that trained the repetitions", "cells"], rows))
     return Section("The same cells once more", text, tables)
+
+
+def _one_a_cell(repetitions: Sequence[Repetition]) -> list[Repetition]:
+    return list({each.first.path: each for each in repetitions}.values())
+
+
+def _cells(analysis: Analysis) -> Table:
+    """Which seeds of which variants were repeated."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for each in _one_a_cell(analysis.repetitions):
+        place = f"{each.first.task} {each.first.world}".strip()
+        seeds.setdefault((place, each.first.variant), []).append(each.first.seed)
+    variants = analysis.study.variants
+    rows = [
+        [
+            place,
+            *(", ".join(map(str, sorted(seeds.get((place, v), [])))) or "none" for v in variants),
+        ]
+        for place in dict.fromkeys(place for place, _ in seeds)
+    ]
+    return Table(["repeated seeds", *variants], rows)
 
 
 def _spread_rows(analysis: Analysis, group: Group) -> Iterator[list[str]]:
@@ -40,8 +68,9 @@ def _spread_rows(analysis: Analysis, group: Group) -> Iterator[list[str]]:
     pairs = [
         each
         for each in analysis.repetitions
-        if (each.first.task, each.first.world, each.first.conditions) == at
+        if (each.first.task, each.first.world, each.first.conditions) == at and not group.unknown
     ]
+    variants = {each.first.variant for each in pairs}
     for metric in analysis.study.tasks[group.task].metrics:
         changes = list(_changes(pairs, metric))
         if not changes:
@@ -50,9 +79,9 @@ def _spread_rows(analysis: Analysis, group: Group) -> Iterator[list[str]]:
         yield [
             f"{title_of(metric)}, {place_of(group)}",
             str(len(changes)),
-            number(float(np.mean(changes)), metric, sign=True),
+            number(round(float(np.mean(changes)), 9) + 0.0, metric, sign=True),  # no -0.00
             number(spread, metric),
-            number(_spread_of_seeds(group, metric), metric),
+            number(_spread_of_seeds(group, metric, variants), metric),
         ]
 
 
@@ -63,10 +92,10 @@ def _changes(pairs: Sequence[Repetition], metric: str) -> Iterator[float]:
             yield again - first
 
 
-def _spread_of_seeds(group: Group, metric: str) -> float | None:
+def _spread_of_seeds(group: Group, metric: str, variants: set[str]) -> float | None:
     """Standard deviation over the seeds of a variant, pooled over variants."""
     squares, freedom = 0.0, 0
-    for variant in group.records:
+    for variant in variants:
         there = [value for value in group.values(variant, metric).values() if value is not None]
         if len(there) > 1:
             squares += float(np.var(there, ddof=1)) * (len(there) - 1)

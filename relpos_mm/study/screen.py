@@ -98,8 +98,8 @@ class Screen:
         """Show how far the study is."""
         states = progress.states
         done = finished(states)
-        grown = done != self._finished
-        if grown:  # what they took prices the rest
+        changed = done != self._finished
+        if changed:  # what they took prices the rest
             self._finished, self.price = done, self._price_after(done)
         if self.console.is_terminal:
             parts: list[RenderableType] = [
@@ -115,7 +115,7 @@ class Screen:
                     line = f"{cell_id}: {state.word} {state.step}".rstrip()
                     self.console.print(line, markup=False)
                 self._words[cell_id] = state.word
-        if grown:
+        if changed:
             self.console.print(how_far(self.cells, states, self.price), markup=False)
         if progress.note and progress.note != self._note:
             self.console.print(progress.note, markup=False)

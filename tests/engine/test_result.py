@@ -69,6 +69,7 @@ def test_a_test_in_the_training_directory_adds_to_its_record(tmp_path: Path) -> 
     assert after == before
     assert added["toy"]["checkpoint"].endswith("epoch_1.pth")
     assert set(added["toy"]["metrics"]) == set(before["metrics"])
+    assert added["toy"]["versions"] == before["versions"]
 
 
 def test_a_second_training_keeps_the_first_record_aside(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,26 +13,39 @@ from relpos_mm.engine import versions
 
 
 def git(root: Path, *words: str) -> str:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words]
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    options = ("user.name=t", "user.email=t@example.org", "commit.gpgsign=false")
+    command = ["git", *(word for option in options for word in ("-c", option)), *words]
+    own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    found = subprocess.run(command, cwd=root, env=own, check=True, capture_output=True, text=True)
+    return found.stdout
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     git(tmp_path, "init", "-q")
-    (tmp_path / "code.py").write_text("1\n")
-    git(tmp_path, "add", "code.py")
+    for name in ("relpos_mm", "docs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("1\n")
+    git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "First", "--no-verify")
-    git(tmp_path, "tag", "v9")  # a name that is no commit
     return tmp_path
 
 
 def test_a_checkout_is_named_by_its_commit_and_by_changes(checkout: Path) -> None:
-    commit = git(checkout, "rev-parse", "--short=12", "HEAD").strip()
-    (checkout / "untracked.py").touch()
+    commit = git(checkout, "rev-parse", "HEAD")[:12]
+    (checkout / "untracked").touch()
+    (checkout / "docs" / "file").write_text("2\n")
     assert versions._commit(checkout) == f"+{commit}"
-    (checkout / "code.py").write_text("2\n")
+    (checkout / "relpos_mm" / "file").write_text("2\n")
     assert versions._commit(checkout) == f"+{commit}.changed"
+
+
+def test_git_variables_of_another_repository_are_not_followed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = versions._commit(checkout)
+    monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
+    assert versions._commit(checkout) == expected
 
 
 def test_code_without_a_checkout_has_its_version_alone(
@@ -40,8 +54,8 @@ def test_code_without_a_checkout_has_its_version_alone(
     inside = checkout / "site-packages"
     inside.mkdir()
     assert versions._commit(inside) == ""  # the commit would be that of somebody else's project
-    monkeypatch.setenv("PATH", str(inside))
-    assert versions._commit(checkout) == ""  # no git
+    monkeypatch.setenv("PATH", str(inside))  # no git
+    assert versions._commit(checkout) == "+unknown"
 
 
 def test_a_commit_during_a_run_changes_nothing(

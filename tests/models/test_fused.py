@@ -92,16 +92,19 @@ def test_a_cpu_is_given_biases_without_room_for_alignment(given) -> None:
     assert all(bias.is_contiguous() for _, bias in given)
 
 
-@pytest.mark.usefixtures("as_on_cuda")
+@pytest.mark.parametrize("row", [49, 56])
 @pytest.mark.parametrize("name", ["rel", "shaw"])
-def test_other_biases_stay_as_small_as_they_are(given, name: str) -> None:
+def test_other_biases_stay_as_small_as_they_are(
+    given, name: str, row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One bias for all windows is not spread over them, and one per entry is not folded."""
+    monkeypatch.setattr(fused, "rows_must_align", lambda q: row == 56)
     tokens, encodings, mask = call(name, torch.float32)
     attend(*tokens, encodings, GRID, impl="fused")
     attend(*(t[:WINDOWS] for t in tokens), encodings, GRID, mask=mask, impl="fused")
     entries = 1 if name == "rel" else IMAGES * WINDOWS
     assert [bias.shape[0] for _, bias in given] == [entries, WINDOWS]
-    assert all(q.shape[1] == HEADS and bias.stride(2) == 56 for q, bias in given)
+    assert all(q.shape[1] == HEADS and bias.stride(2) == row for q, bias in given)
     attend(*tokens, [], GRID, impl="fused")
     assert given[2][1] is None
 
