@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +87,19 @@ def render_results(records: Mapping[str, Mapping[str, Any]]) -> str:
                 f"{run['cost']['wall_s'] / 60:.1f}",
             )
             lines.append(f"| {' | '.join(map(str, cells))} |")
-    first = next(iter(next(iter(records.values())).values()))
-    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
-    lines += ["", f"Data {first['data_sha256'][:12]}; {first['cost']['device']}; {versions}."]
+    made = [run for runs in records.values() for run in runs.values()]
+    lines += ["", f"Data {_all(made, lambda run: run['data_sha256'][:12])}; "]
+    lines[-1] += f"{_all(made, lambda run: run['cost']['device'])}; {_all(made, _versions)}."
     return "\n".join(lines)
+
+
+def _all(runs: list[Mapping[str, Any]], fact: Callable[[Mapping[str, Any]], str]) -> str:
+    """What runs say of a fact, each answer once."""
+    return " or ".join(dict.fromkeys(map(fact, runs)))
+
+
+def _versions(run: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in run["versions"].items())
 
 
 def render_study(brief: Mapping[str, Any]) -> str:

@@ -44,6 +44,12 @@ def test_page_equals_its_records(repo_root: Path, page: str) -> None:
     )
 
 
+def test_versions_of_all_runs_are_named() -> None:
+    other = {**RESULT, "versions": {"torch": "3.0"}}
+    text = render_results({"detection": {"a": RESULT, "b": RESULT}, "segmentation": {"c": other}})
+    assert text.endswith("\n\nData dddddddddddd; cpu; torch 2.0 or torch 3.0.")
+
+
 def test_every_record_stands_on_one_page(repo_root: Path) -> None:
     shown = [task for tasks in PAGES.values() for task in tasks]
     assert sorted(shown) == sorted(load_records(repo_root / "docs" / "results"))

@@ -16,6 +16,7 @@ from mmengine.logging import print_log
 
 from relpos_mm.engine.saving import write_atomically
 from relpos_mm.engine.versions import versions
+from relpos_mm.study.recipe import is_free
 
 if TYPE_CHECKING:
     from .subject import Subject
@@ -99,6 +100,15 @@ class Record:
     level: str = LEVEL
 
     @property
+    def changes(self) -> dict[str, Any]:
+        """Those of ``options`` on which numbers depend: no folders and loader processes."""
+        return {
+            key: value
+            for key, value in self.options.items()
+            if not is_free(key) or "position" in key.split(".")
+        }
+
+    @property
     def label(self) -> str:
         """Variant and seed, for legends and tables."""
         return self.variant if self.seed is None else f"{self.variant}, seed {self.seed}"
@@ -118,7 +128,7 @@ class Record:
             for key, value in self.settings.items()
             if defaults is not None and (key not in defaults or defaults[key] != value)
         }
-        other |= {"cfg_options": self.options} if self.options else {}
+        other |= {"cfg_options": self.changes} if self.changes else {}
         if other:
             text = json.dumps(_plain(other), sort_keys=True, default=str)
             parts += ["set" + hashlib.sha256(text.encode()).hexdigest()[:6]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from relpos_mm.probes.probe import PROBES
 from relpos_mm.probes.record import LEVEL, Record, read_records
@@ -20,8 +22,7 @@ def probes(folder: Path) -> Section | None:
     """
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in read_records([folder / "probes"]):
-        settings = json.dumps([record.settings, record.options], sort_keys=True)
-        key = (record.probe, record.task, settings, record.data_sha256 or "")
+        key = (record.probe, record.task, json.dumps(_facts(record), sort_keys=True, default=str))
         groups.setdefault(key, []).append(record)
     if not groups:
         return None
@@ -36,10 +37,27 @@ def probes(folder: Path) -> Section | None:
     for (name, task, *_), records in groups.items():
         cls = PROBES.get(name)
         head, rows = comparison(records, by_variant)
+        others = [each[0] for (*at, _), each in groups.items() if at == [name, task]]
         about = f"{name}, {task} ({LEVEL})" if task else f"{name} ({LEVEL})"
+        about += _told_apart(records[0], others)
         asked = f": {cls.about}" if cls else ""
         models = f"{len(records)} model{'s' if len(records) > 1 else ''}"
         section.tables.append(Table(head, rows, f"{about}{asked}. {models}"))
         if svg := figure(records):
             section.figures.append((about, svg))
     return section
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    """What two records of a probe must share before they may stand in one table."""
+    return {**record.settings, **record.changes, "data": (record.data_sha256 or "unknown")[:12]}
+
+
+def _told_apart(record: Record, others: Sequence[Record]) -> str:
+    """What of its facts tells a record from the others, as text; empty where it is the only one."""
+    facts = [_facts(each) for each in others]
+    names = dict.fromkeys(name for each in facts for name in each)
+    varied = [name for name in names if len({str(each.get(name)) for each in facts}) > 1]
+    own = _facts(record)
+    told = [f"{name} {own.get(name, 'as in the config')}" for name in varied]
+    return f", {', '.join(told)}" if told else ""

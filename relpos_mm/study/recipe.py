@@ -58,7 +58,7 @@ def training_of(content: Mapping[str, Any], variant: str, seed: int) -> Training
     leaves = {
         key: bare_name(value, variant, seed) if "/" in str(value) else value
         for key, value in flatten(config)
-        if not _is_free(key)
+        if not is_free(key)
     }
     base = [
         leaves,
@@ -90,7 +90,12 @@ def bare_name(value: Any, variant: str, seed: int) -> Any:
     return re.sub(own, "", PurePosixPath(value).name)
 
 
-def _is_free(key: str) -> bool:
+def is_free(key: str) -> bool:
+    """Whether a key of a config changes no number between runs of one encoding and seed.
+
+    >>> is_free("test_dataloader.num_workers"), is_free("test_dataloader.batch_size")
+    (True, False)
+    """
     names = key.split(".")
     free = names[0] in _FREE_PARTS or not _FREE.isdisjoint(names)
     return free or _FREE_KEYS.fullmatch(key) is not None

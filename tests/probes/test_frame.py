@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,6 +16,7 @@ import pytest
 
 from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.errors import UserError
+from relpos_mm.probes import probe as probe_module
 from relpos_mm.probes.cli import main, pair
 from relpos_mm.probes.probe import PROBES, Probe
 from relpos_mm.probes.record import Curve, Findings, Record, read_records, write_record
@@ -55,6 +57,34 @@ def test_another_config_has_another_name(tmp_path: Path) -> None:
     names = {write_record(one, tmp_path).name for one in (record(), *sizes)}
     assert len(names) == 3
     assert {record.options.get("size") for record in read_records([tmp_path])} == {None, 64, 96}
+    moved = replace(record(), options={"test_dataloader.dataset.data_root": "/elsewhere/"})
+    assert moved.file_name() == record().file_name()
+    other = replace(record(), options={"model.backbone.position": []})
+    assert other.file_name() != record().file_name()
+
+
+def test_a_record_holds_the_options_of_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = SimpleNamespace(
+        variant="noenc",
+        task="",
+        seed=1,
+        checkpoint="c",
+        sha256="0",
+        data_sha256=None,
+        cfg=SimpleNamespace(filename="f.py"),
+    )
+    monkeypatch.setattr(probe_module, "load_subject", lambda *_: subject)
+
+    class Toy(Probe):
+        about = "nothing"
+        name = "toy"
+
+        def measure(self, subject: Any, settings: dict[str, Any]) -> Findings:
+            return Findings()
+
+    for options in (None, {"a.b": 1}):
+        (found,) = Toy().records([("f.py", "c")], {}, "cpu", options)
+        assert found.options == (options or {})
 
 
 def test_other_files_are_no_records(tmp_path: Path) -> None:

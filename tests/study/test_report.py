@@ -339,5 +339,14 @@ def test_probes_of_the_studys_models_are_shown(
     assert "## Mechanism probes" in text
     assert "0.5 ± 0.35 (2)" in row_of(text, "stage 1, leakage")
     assert "![translation, detection (mechanism)](figure_" in text
+    changes = {"test_dataloader.num_workers": 0}, {"test_pipeline.1.scale": 96}
+    for options, leakage in zip(changes, (1.25, 7.0), strict=True):
+        found = Findings({"stage 1, leakage": leakage})
+        record = Record("translation", {}, "absonly", found, "detection", 3, options=options)
+        write_record(record, study.folder / "probes")
+    text = report(study, tmp_path / "out")  # loader processes change no number, a scale does
+    assert "0.75 ± 0.5 (3)" in row_of(text, "stage 1, leakage", "±")
+    assert "translation, detection (mechanism), test_pipeline.1.scale as in the config: " in text
+    assert "translation, detection (mechanism), test_pipeline.1.scale 96: " in text
     copied = report(study, tmp_path / "copied", [study.folder / "probes"])
     assert "is no result file" not in copied
