@@ -14,7 +14,7 @@ from relpos_mm.transfer.published import find_published
 from relpos_mm.transfer.report import Report
 from relpos_mm.transfer.target import Target
 
-_HONOURED = {"position_only", "mode", "ema"}
+_HONOURED = {"position_only", "ema"}
 
 
 def fit_position(

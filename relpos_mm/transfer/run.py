@@ -21,7 +21,7 @@ from relpos_mm.transfer.files import (
     write_safetensors,
 )
 from relpos_mm.transfer.fit import Fit, file_encodings
-from relpos_mm.transfer.layouts import RELPOS
+from relpos_mm.transfer.layouts import LAYOUTS, RELPOS
 from relpos_mm.transfer.meta import backbone_config
 from relpos_mm.transfer.networks import find_network
 from relpos_mm.transfer.options import Options
@@ -32,8 +32,10 @@ from relpos_mm.transfer.target import Target, build_target, load_config
 from relpos_mm.transfer.values import require_values
 from relpos_mm.transfer.whole import fit_network, network_of
 
-#: Options that are read where the backbone is written in another layout.
+#: Options that are read where a backbone, or a whole network, is written in another layout.
 _EXPORTED = {"grid", "prefix_tokens", "prefix", "ema"}
+_EXPORTED_WHOLE = {"ema"}
+_TABLES = tuple(each.names["absolute"] for each in LAYOUTS.values() if "absolute" in each.names)
 
 
 class Refused(TransferError):
@@ -228,9 +230,15 @@ def export_file(source: str | Path, out: str | Path | None, layout: str, options
     options.refuse_others(_EXPORTED, "has no effect with --to; leave it out")
     if out is not None:
         refuse_target(source, out)
-    checkpoint = read_checkpoint(source)
+    named = unwrap(read_checkpoint(source), ema=options.ema)
+    if (found := find_network(named)) is not None:
+        why = f"has no effect on a whole {found[0].name} with --to; leave it out"
+        options.refuse_others(_EXPORTED_WHOLE, why)
+    elif not any(key.endswith(_TABLES) for key in named):
+        why = "serves an absolute table, and the file has none; leave it out"
+        options.refuse_others(_EXPORTED - {"grid", "prefix_tokens"}, why)
     state = convert(
-        unwrap(checkpoint, ema=options.ema),
+        named,
         target=layout,
         grid=options.grid,
         prefix_tokens=options.prefix_tokens,

@@ -232,6 +232,16 @@ def test_options_that_an_export_does_not_read(
     assert capsys.readouterr().err == message
 
 
+def test_a_grid_serves_an_absolute_table(
+    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for encoding, code in (("absonly", 0), ("noenc", 2)):
+        file = tmp_path / f"{encoding}.pth"
+        torch.save(convert(build(encoding).state_dict(), target="official"), file)
+        assert tool.main([str(file), "--dry-run", "--to", "mm", "--grid", "8", "8"]) == code
+    assert "--grid: serves an absolute table, and the file has none" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [

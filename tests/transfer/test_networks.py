@@ -113,6 +113,8 @@ def test_files(tmp_path: Path) -> None:
     """The tool's two ways: say what a file is, and write it in another layout."""
     ours = state_of("mini/detr_r50_irpe_k")
     torch.save({"state_dict": ours}, tmp_path / "ours.pth")
+    with pytest.raises(TransferError, match="--grid, --prefix: has no effect on a whole DETR"):
+        export_file(tmp_path / "ours.pth", None, "official", Options(grid=(7, 7), prefix="b."))
     line = export_file(tmp_path / "ours.pth", tmp_path / "public.pth", "official", Options())
     assert "layout official" in line
     found = describe(tmp_path / "public.pth")
