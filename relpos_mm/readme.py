@@ -28,6 +28,10 @@ _KEPT = (
     "data_sha256",
     "versions",
 )
+_GUIDE = (
+    "Studies follow. They train other schedules than the demos above, and no number of one is "
+    "compared with one of another; [how to read them](docs/study.md#the-rule)."
+)
 _SHOWN = {
     "top1_pct": "top-1 {:.1f} %",
     "box_ap": "box AP {:.3f}",
@@ -158,7 +162,8 @@ def update_results(
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise UserError(f"{page}: the markers {BEGIN} and {END} are missing; put them back")
-    blocks = "\n\n".join([render_results(shown), *map(render_study, studies)])
+    guide = [_GUIDE] if studies else []
+    blocks = "\n\n".join([render_results(shown), *guide, *map(render_study, studies)])
     return f"{before}{begin}\n{blocks}\n{end}{after}"
 
 

@@ -57,6 +57,8 @@ def _cell(name: str, records: Sequence[Record]) -> str:
     if len(values) == 1:
         return f"{values[0]:.3g}"
     mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
+    if spread <= 1e-9 * abs(mean):
+        return f"{mean:.3g} ({len(values)} alike)"
     if abs(mean) < spread / 1000:
         mean = 0.0  # what rounding leaves of differences that cancel
     return f"{mean:.3g} ± {spread:.2g} ({len(values)})"

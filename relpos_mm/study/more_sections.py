@@ -11,7 +11,7 @@ from .cell import Cell
 from .images import ImageSpread, has_hotcoco, image_spread, typical
 from .records import spoilt
 from .samples import sample_figure
-from .sections import NOTHING, Section, Table, number, place_of, scale, title_of
+from .sections import NOTHING, Section, Table, means, number, place_of, scale, title_of
 from .state import FINISHED, log_tail, state_of
 
 _ENDS = 10  # classes at either end of a long table
@@ -23,7 +23,9 @@ def image_variance(analysis: Analysis) -> Section:
     section.text.append(
         "Seeds: standard deviation of the difference over seeds. Pictures: median over seeds of "
         "the standard error of one seed's difference when the pictures are resampled (AP by "
-        "hotcoco, mIoU from the pixel counts of each picture, top-1 from its label)."
+        "hotcoco, mIoU from the pixel counts of each picture, top-1 from its label). Both are of "
+        "one seed's difference, and pictures that the models get wrong by chance of training "
+        "count in both, so they do not add up. Verdicts resample seeds alone."
     )
     if not has_hotcoco():
         section.text.append("AP over pictures needs hotcoco: pip install 'relpos-mm[report]'.")
@@ -54,7 +56,7 @@ def _by_class(place: str, metric: str, pairs: Mapping[str, list[ImageSpread]]) -
         for pair, spreads in pairs.items()
     }
     labels = list(first[0].per_class)
-    caption = f"by class, mean over seeds: {title_of(metric)}, {place}"
+    caption = f"difference by class, points, mean over seeds: {title_of(metric)}, {place}"
     if len(labels) > 2 * _ENDS:
         leading = next(iter(means.values()))
         labels.sort(key=lambda label: leading[label] or 0.0)
@@ -94,15 +96,11 @@ def breakdown(analysis: Analysis) -> Section:
         )
         rows = []
         for metric in known:
-            values = [
-                mean_and_spread(list(group.values(variant, metric).values()))
-                for variant in study.variants
-            ]
             if scale(metric) != 1 or metric.endswith("_pct"):
-                means = [number(v[0], metric) if v else NOTHING for v in values]
-                rows.append([title_of(metric), *means])
+                rows.append([title_of(metric), *means(study.variants, group, metric)])
         if rows:
-            section.tables.append(Table(["metric", *study.variants], rows, place_of(group)))
+            caption = f"{place_of(group)}: mean ± standard deviation (seeds)"
+            section.tables.append(Table(["metric", *study.variants], rows, caption))
     return section
 
 
@@ -110,9 +108,10 @@ def cost(analysis: Analysis) -> Section:
     """What each variant costs, and the encoding's share of it."""
     section = Section("Cost")
     section.text.append(
-        "Means over seeds. Time depends on what else the machine did; compare it within a task "
-        "only. Multiply-adds (MAC, what papers call FLOPs) are those of the backbone or encoder "
-        "for one picture; sums, norms and softmax are not counted, by anybody."
+        "Means over seeds. Cells ran side by side with others, so differences of time, and of "
+        "memory on a CPU, are no cost of an encoding: docs/performance.md has those. Multiply-adds "
+        "(MAC, what papers call FLOPs) are those of the backbone or encoder for one picture; sums, "
+        "norms and softmax are not counted, by anybody."
     )
     names = {
         "wall_s": ("minutes", 1 / 60, ".1f"),
@@ -167,7 +166,13 @@ def samples(analysis: Analysis) -> Section | None:
 
 def knob(analysis: Analysis) -> Section | None:
     """Differences against layout strength, where the study has such worlds."""
-    section = Section("Against layout strength")
+    section = Section(
+        "Against layout strength",
+        [
+            "Bars are the 95 % intervals of each world by itself; no test compares worlds. Tasks "
+            "that worlds share, such as the classifiers that all start from, were trained once."
+        ],
+    )
     for metric in dict.fromkeys(line.metric for line in analysis.comparisons):
         for protocol in dict.fromkeys(group.protocol for group in analysis.groups):
             lines = [
@@ -224,12 +229,15 @@ def reproduce(analysis: Analysis, versions: list[str], name: str) -> Section:
     if worlds:
         recipes = [", ".join(f"{k} {v}" for k, v in knobs.items()) for knobs in worlds.values()]
         named = [list(row) for row in zip(worlds, recipes, strict=True)]
-        section.tables.append(Table(["world", "its data differ from the plain ones in"], named))
+        section.tables.append(Table(["world", "knobs of its data"], named))
     rows = []
     for group in analysis.groups:
         conditions = json.loads(group.conditions)
         data = str(conditions[2] or NOTHING)[:12]
-        told = [", ".join(f"{k} {v}" for k, v in (each or {}).items()) for each in conditions[:2]]
+        told = [
+            ", ".join(f"{k} {v}" for k, v in (each or {}).items() if v is not None)
+            for each in conditions[:2]
+        ]
         rows.append([place_of(group), *told, data, conditions[3]])
     section.tables.append(Table(["group", "protocol", "precision", "data", "recipe"], rows))
     return section

@@ -41,8 +41,11 @@ def probes(folder: Path) -> Section | None:
         about = f"{name}, {task} ({LEVEL})" if task else f"{name} ({LEVEL})"
         about += _told_apart(records[0], others)
         asked = f": {cls.about}" if cls else ""
+        seeds = sorted({record.seed for record in records if record.seed is not None})
         models = f"{len(records)} model{'s' if len(records) > 1 else ''}"
-        section.tables.append(Table(head, rows, f"{about}{asked}. {models}"))
+        models += f" of the seeds {', '.join(map(str, seeds))}" if seeds else ""
+        told = "mean ± standard deviation (models), fractions and pixels as measured"
+        section.tables.append(Table(head, rows, f"{about}{asked}. {models}; {told}"))
         if svg := figure(records):
             section.figures.append((about, svg))
     return section

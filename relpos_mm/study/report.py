@@ -107,11 +107,11 @@ def _parts(
     yield sections.summary(analysis)
     yield sections.rule(analysis)
     yield sections.results(analysis)
+    yield from filter(None, [repeated(analysis)])
     yield from sections.differences(analysis)
     yield from filter(None, [sections.flips(analysis), more_sections.knob(analysis)])
     if bootstrap:
         yield more_sections.image_variance(analysis)
-    yield from filter(None, [repeated(analysis)])
     yield more_sections.breakdown(analysis)
     yield from filter(None, [more_sections.samples(analysis), probes(analysis.study.folder)])
     yield more_sections.curves(analysis)
@@ -147,9 +147,9 @@ def _brief(analysis: Analysis, parts: Sequence[Section]) -> dict[str, Any]:
     """Return verdicts and results: as the README shows them, and as numbers for the ledger."""
     study = analysis.study
     short, results = (part for part in parts if part.title in ("In short", "Results"))
-    text, tables = short.text, [*short.tables, *results.tables[:1]]
+    text, tables = [*short.text, *results.text], [*short.tables, *results.tables[:1]]
     if len(study.worlds) > 1:  # tables of all worlds fill pages: the report has them
-        text, tables = [*text, _counted(analysis)], []
+        text, tables = [*short.text, _counted(analysis)], []
     return {
         "study": study.name,
         "title": study.title,
@@ -167,7 +167,9 @@ def _counted(analysis: Analysis) -> str:
     verdicts = [
         line.difference.verdict
         for line in analysis.comparisons
-        if line.difference.n and line.metric == tasks[line.group.task].metrics[0]
+        if line.difference.n
+        and line.metric == tasks[line.group.task].metrics[0]
+        and not tasks[line.group.task].shared  # it is in none of the worlds
     ]
     told = ", ".join(f"{verdicts.count(word)} {word}" for word in (HELPS, HURTS, UNDECIDED))
     return f"Main metrics, {len(analysis.study.worlds)} kinds of data: {told}; the report has each."

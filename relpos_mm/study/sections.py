@@ -9,7 +9,7 @@ from typing import Any
 from . import figures
 from .analysis import Analysis, Comparison, FlipLine, Group, mean_and_spread
 from .paper import PAPERS
-from .stats import ALPHA, UNDECIDED, fewest_seeds
+from .stats import ALPHA, UNDECIDED, chance_of_verdict, fewest_seeds
 
 NOTHING = "n/a"
 
@@ -64,9 +64,11 @@ def summary(analysis: Analysis) -> Section:
     section = Section("In short")
     if analysis.study.level == "mechanism":
         section.text.append(
-            "Level: mechanism. These are small networks on composed pictures: they show how "
+            "Level: mechanism. These are small networks on composed pictures: they test how "
             "encodings work, and say nothing about the size of an effect on COCO or ADE20K."
         )
+    section.text += [f"Written after the data: {remark}" for remark in analysis.study.remarks]
+    section.text += _chance(analysis)
     lines = [line for line in analysis.comparisons if _main(analysis, line)]
     asked = list(dict.fromkeys((line.question, line.pair) for line in lines))
     rows: dict[int, dict[tuple[str, str], str]] = {}  # a name of a protocol may stand twice
@@ -77,17 +79,41 @@ def summary(analysis: Analysis) -> Section:
         rows.setdefault(key, {})[line.question, line.pair] = told_verdict(line)
     head = [f"{question}: {pair}" for question, pair in asked]
     cells = [[places[key], *(row.get(at, NOTHING) for at in asked)] for key, row in rows.items()]
-    caption = "does the first of the two help or hurt? Verdict, mean difference, seeds"
+    caption = (
+        "does the first of the two help or hurt? Verdict, mean difference in points of the metric, "
+        "Student's 95 % interval, seeds. Undecided does not mean equal: every value in the "
+        "interval remains possible"
+    )
     section.tables.append(Table(["main metric", *head], cells, caption))
     section.text += _flip_lines([line for line in analysis.flips if _main(analysis, line.dense)])
     return section
 
 
 def told_verdict(line: Comparison) -> str:
-    """Return verdict, mean difference and number of seeds."""
+    """Return verdict, mean difference, interval and number of seeds."""
     found = line.difference
-    mean = number(found.mean, line.metric, sign=True)
-    return f"{found.verdict} ({mean}, n = {found.n})" if found.n else NOTHING
+    if not found.n:
+        return NOTHING
+    facts = [number(found.mean, line.metric, sign=True), _interval(line), f"n = {found.n}"]
+    return f"{found.verdict} ({', '.join(fact for fact in facts if fact != NOTHING)})"
+
+
+def _interval(line: Comparison) -> str:
+    ends = line.difference.interval or (None,)
+    return " to ".join(number(end, line.metric, sign=True) for end in ends)
+
+
+def _chance(analysis: Analysis) -> Iterator[str]:
+    """How many verdicts chance alone would give."""
+    judged = [line for line in analysis.comparisons if line.difference.n]
+    sizes = {question.name: len(question.pairs) for question in analysis.study.questions}
+    chances = [chance_of_verdict(line.difference.n, sizes[line.question]) for line in judged]
+    decided = sum(line.difference.verdict != UNDECIDED for line in judged)
+    if judged:
+        yield (
+            f"All metrics and tests together are {len(judged)} comparisons. Were there no effect "
+            f"at all, up to {sum(chances):.1f} of them would be decided by chance; {decided} are."
+        )
 
 
 def _flip_lines(lines: Sequence[FlipLine]) -> Iterator[str]:
@@ -96,8 +122,11 @@ def _flip_lines(lines: Sequence[FlipLine]) -> Iterator[str]:
     if rest := len(lines) - len(decided):
         yield (
             f"The flip is undecided in {rest} of {len(lines)} combinations of question and dense "
-            "task; the section on the flip lists them."
+            "test; the section on the flip lists them."
         )
+    if lines and all(line.base.difference.verdict == UNDECIDED for line in lines):
+        tasks = ", ".join(dict.fromkeys(line.base.group.task for line in lines))
+        yield f"On {tasks} no question is decided, so no flip could be shown at all."
 
 
 def _main(analysis: Analysis, line: Comparison) -> bool:
@@ -126,20 +155,22 @@ def rule(analysis: Analysis) -> Section:
         "The rule, stated before the data",
         [
             "The unit of evidence is the difference of two variants at the same seed: same order "
-            "of data, same initial values of everything but the encoding. Tasks are never averaged "
-            "and their points are never set against each other; only signs are.",
+            "of data, same initial values of everything but the encoding. A model that starts from "
+            "a classifier starts from its own one, so its difference includes the classifiers'. "
+            "Tasks are never averaged and their points are never set against each other; only "
+            "signs are.",
             "A difference helps or hurts when its exact two-sided permutation p value, corrected "
-            f"by Holm within its question and metric, is at most {ALPHA:g} and the 95 % interval "
-            "leaves out zero. Everything else is undecided, and one seed always is. Six seeds are "
-            "the fewest with which an exact two-sided test can decide one comparison at 5 % "
-            "(2 / 2^6 = 0.031; five give 0.0625). Up to 16 seeds all sign patterns are counted, of "
-            "more seeds 65,536 are drawn.",
+            f"by Holm within its question and metric, is at most {ALPHA:g} and Student's 95 % "
+            "interval leaves out zero, too. Everything else is undecided, and one seed always is. "
+            "Six seeds are the fewest with which an exact two-sided test can decide one comparison "
+            "at 5 % (2 / 2^6 = 0.031; five give 0.0625). Up to 16 seeds all sign patterns are "
+            "counted, of more seeds 65,536 are drawn.",
             "What a comparison could have shown is the smallest true difference that this rule "
             "calls with a probability of 80 %, were the differences of seeds normal with the "
-            "spread found.",
+            "spread found. It is rough, because the spread of six seeds is.",
             f"Comparisons per question, and the seeds that they need: {needed}. Questions are "
-            "families of their own; reading many of them and many metrics, some of them mistaken "
-            "ones are to be expected at 5 % each.",
+            "families of their own, and so are metrics and tests: the first section says how many "
+            "verdicts chance alone would give. Verdicts take the test pictures as given.",
             "Numbers are compared only where protocol, precision, data and recipe are the same.",
         ],
     )
@@ -153,16 +184,16 @@ def results(analysis: Analysis) -> Section:
     for group in analysis.groups:
         for metric in study.tasks[group.task].metrics:
             columns.append((f"{title_of(metric)}, {place_of(group)}", (group, metric)))
-    rows = [[title, *_means(study.variants, *at)] for title, at in columns]
+    rows = [[title, *means(study.variants, *at)] for title, at in columns]
     section.tables.append(
         Table(["measured here", *study.variants], rows, "mean ± standard deviation (seeds)")
     )
     if study.paper:
         section.tables.insert(0, _beside(analysis))
         section.text.append(
-            "The first table has the paper's form and its numbers beside ours, each with its "
-            "protocol. They were measured under other protocols and stand here to show the pattern "
-            "that is asked about; they are not compared with ours."
+            "The table in the paper's form sets its numbers beside ours, each with its protocol. "
+            "They were measured under other protocols and stand here to show the pattern that is "
+            "asked about; they are not compared with ours."
         )
     return section
 
@@ -177,16 +208,18 @@ def _beside(analysis: Analysis) -> Table:
         if not groups:
             continue
         group = next((g for g in groups if column.prefer in g.protocol), groups[0])
-        printed = [number(column.values.get(variant)) for variant in study.variants]
+        values = [column.values.get(variant) for variant in study.variants]
+        printed = [NOTHING if value is None else f"{value:.1f}" for value in values]
         head += [f"{title_of(column.metric)}: ours", f"{column.title}: paper"]
-        columns.append([*_means(study.variants, group, column.metric), group.protocol])
+        columns.append([*means(study.variants, group, column.metric), group.protocol])
         columns.append([*printed, column.protocol])
     names = [*study.variants, "protocol"]
     rows = [[name, *(column[at] for column in columns)] for at, name in enumerate(names)]
     return Table(head, rows if columns else [], f"paper: {source}")
 
 
-def _means(variants: Sequence[str], group: Group, metric: str) -> list[str]:
+def means(variants: Sequence[str], group: Group, metric: str) -> list[str]:
+    """Return mean ± standard deviation (seeds) of every variant."""
     cells = []
     for variant in variants:
         found = mean_and_spread(list(group.values(variant, metric).values()))
@@ -208,9 +241,12 @@ def differences(analysis: Analysis) -> Iterator[Section]:
         section = Section(f"Differences: {place_of(group)}")
         metrics = analysis.study.tasks[group.task].metrics
         lines.sort(key=lambda line: metrics.index(line.metric))
-        rows = [_difference_row(line) for line in lines]
-        head = ["metric", "difference", "verdict", "mean", "95 % interval", "seeds", "p", "p, Holm"]
-        section.tables.append(Table([*head, "could have shown"], rows))
+        families = any(len(question.pairs) > 1 for question in analysis.study.questions)
+        rows = [_difference_row(line, families) for line in lines]
+        head = ["metric", "difference", "verdict", "mean", "95 % interval", "seeds", "p"]
+        head += ["p, Holm"] if families else []
+        caption = "variant minus control, in points"
+        section.tables.append(Table([*head, "could have shown"], rows, caption))
         for metric in dict.fromkeys(line.metric for line in lines):
             there = [line for line in lines if line.metric == metric and line.difference.n]
             if there:
@@ -220,21 +256,17 @@ def differences(analysis: Analysis) -> Iterator[Section]:
         yield section
 
 
-def _difference_row(line: Comparison) -> list[str]:
+def _difference_row(line: Comparison, families: bool) -> list[str]:
     found, metric = line.difference, line.metric
-    interval = NOTHING
-    if found.interval is not None:
-        low, high = (number(end, metric, sign=True) for end in found.interval)
-        interval = f"{low} to {high}"
+    chances = [found.p, *([found.p_holm] if families else [])]
     return [
         title_of(metric),
         line.pair,
         found.verdict if found.n else UNDECIDED,
         number(found.mean, metric, sign=True),
-        interval,
+        _interval(line),
         str(found.n),
-        NOTHING if found.p is None else f"{found.p:.3f}",
-        NOTHING if found.p_holm is None else f"{found.p_holm:.3f}",
+        *(NOTHING if p is None else f"{p:.3f}" for p in chances),
         number(found.detectable, metric) if found.detectable is not None else "nothing",
     ]
 
@@ -255,13 +287,16 @@ def flips(analysis: Analysis) -> Section | None:
         ]
         for line in analysis.flips
     ]
-    head = ["difference", "dense metric", "statement", "P(signs differ)", "classification", "dense"]
+    head = ["difference", "dense metric", "statement", "P(signs differ)"]
+    head += ["mean difference, classification", "mean difference, dense"]
     return Section(
         "The flip itself",
         [
             "P is the share of resampled seeds (the same for both tasks) in which the two mean "
-            "differences have opposite signs. With few seeds it is rough. A flip counts as shown "
-            "only when both verdicts are decided and opposite."
+            "differences have opposite signs. It is no p value: near one half the seeds say "
+            "nothing, and near 0 or 1 it is too sure, because few seeds resampled spread too "
+            "little and pictures are not resampled. A flip counts as shown only when both verdicts "
+            "are decided and opposite. Mean differences are in points of the metric."
         ],
         [Table([*head, "seeds"], rows)],
     )

@@ -101,6 +101,7 @@ class Study:
     worlds: dict[str, dict[str, Any]] = field(default_factory=lambda: {"": {}})
     executor: Executor = field(default_factory=Executor)
     paper: str | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:

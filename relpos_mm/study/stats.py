@@ -146,6 +146,16 @@ def smallest_p(n: int, family: int = 1) -> float:
     return min(1.0, family * 2.0 / 2**n) if n else 1.0
 
 
+def chance_of_verdict(n: int, family: int = 1) -> float:
+    """Return the greatest chance that one of ``family`` is decided by ``n`` pairs without effect.
+
+    Below the nominal 5 %, because an exact test takes few values.
+    """
+    if 2**n > _PATTERNS:
+        return ALPHA / family
+    return math.floor(ALPHA / family * 2 ** (n - 1)) * 2.0 / 2**n if n else 0.0
+
+
 def fewest_seeds(family: int = 1) -> int:
     """Return the fewest pairs with which an exact two-sided test can decide at 5 %."""
     return next(n for n in range(1, 64) if smallest_p(n, family) <= ALPHA)

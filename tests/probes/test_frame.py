@@ -108,6 +108,11 @@ def test_differences_that_cancel_have_a_mean_of_zero() -> None:
     assert comparison(records, by_variant)[1] == [["gain", "0 ± 0.42 (2)"]]
 
 
+def test_copies_of_one_number_have_no_spread() -> None:
+    records = [record(seed=seed, gain=0.1 + 0.2 * (seed > 0)) for seed in (1, 2, 3)]
+    assert comparison(records, by_variant)[1] == [["gain", "0.3 (3 alike)"]]
+
+
 def test_the_figure_has_a_colour_per_variant_and_names_each_once() -> None:
     svg = figure([record(), record(seed=2), record("noenc")])
     assert svg is not None

@@ -45,21 +45,40 @@ def test_a_flip_in_the_data_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
     text = report(study, tmp_path / "out")
     assert "mechanism" in text
     assert "absolute alone: absonly - noenc | absolute on top: absrel - relonly" in text
-    row = "| top-1 %, classification (toy-val) | helps (+4.02, n = 6) | undecided ("
+    row = "| top-1 %, classification (toy-val) | helps (+4.02, +3.86 to +4.17, n = 6) | undecided ("
     assert row in row_of(text, "| top-1 %, classification", "helps")
     assert "| hurts (" in row_of(text, "| box AP, detection", "hurts")
     assert "hurts" in row_of(text, "| box AP | absonly - noenc |")
     assert "flip shown; the signs of the mean differences differ in 100%" in text
     assert "undecided in 1 of 2 combinations" in text
+    assert "no flip could be shown at all" not in text  # one classification is decided
+    told = "together are 6 comparisons. Were there no effect at all, up to 0.2 of them would be"
+    assert f"{told} decided by chance; 3 are." in text
+    assert "Written after the data" not in text
+    assert "p, Holm" not in text  # families of one comparison
     assert "Six seeds are the fewest" in text
     assert "| 80.22 ± 0.15 (6) | 84.23 ± " in row_of(text, "top-1 %, classification", "(6)")
     assert "not compared with ours" in text
     row = row_of(text, "| absonly | 84.23 ± ")  # the paper's form, its number beside ours
-    assert re.fullmatch(r"\| absonly \| 84.23 .* \(6\) \| 80.50 \| 37.* \| 49.00 \| .* \|", row)
+    assert re.fullmatch(r"\| absonly \| 84.23 .* \(6\) \| 80.5 \| 37.* \| 49.0 \| .* \|", row)
     row = row_of(text, "| protocol | toy-val | ImageNet-1k val, 224 px, single crop | toy-val |")
     assert "3x, single scale" in row
     assert "| n/a | n/a | n/a | n/a |" in row_of(text, "box AP l")  # never 0
     assert "1.5" in row_of(text, "classification (toy-val)", "noenc", "1,000")  # 90 s of all starts
+
+
+def test_families_show_both_p_and_remarks_are_marked_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = {"both": ["absonly - noenc", "relonly - noenc"]}
+    study = toy_study(tmp_path, monkeypatch, questions=family, remarks=["It is the padding."])
+    whole_study(study)
+    text = report(study, tmp_path / "out")
+    assert "Written after the data: It is the padding." in text
+    row = row_of(text, "| top-1 % | relonly - noenc | undecided |")  # six seeds, two comparisons
+    assert "| 0.031 | 0.062 |" in row
+    assert "up to 0.0 of them would be decided by chance; 0 are." in text
+    assert "On classification no question is decided, so no flip could be shown at all." in text
 
 
 def test_numbers_of_other_protocols_are_never_compared(

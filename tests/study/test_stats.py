@@ -10,6 +10,7 @@ from relpos_mm.study.stats import (
     HURTS,
     UNDECIDED,
     Difference,
+    chance_of_verdict,
     fewest_seeds,
     flip,
     holm,
@@ -45,6 +46,7 @@ def test_interval_is_the_t_interval() -> None:
 @pytest.mark.parametrize(("family", "seeds"), [(1, 6), (2, 7), (3, 7), (4, 8)])
 def test_fewest_seeds(family: int, seeds: int) -> None:
     assert fewest_seeds(family) == seeds
+    assert chance_of_verdict(seeds, family) > 0 == chance_of_verdict(seeds - 1, family)
     assert smallest_p(seeds, family) <= 0.05 < smallest_p(seeds - 1, family)
 
 
@@ -130,3 +132,17 @@ def test_flip_is_shown_only_by_opposite_verdicts() -> None:
     assert maybe.probability is not None
     assert 0.2 < maybe.probability < 0.8
     assert flip(versus_zero([1.0]), versus_zero([-1.0])).probability is None
+
+
+def test_the_chance_of_a_verdict_is_the_share_of_patterns_that_decide() -> None:
+    for n in range(1, 8):
+        ps = [paired(*_signs(pattern, n)).p for pattern in range(2**n)]
+        assert chance_of_verdict(n) == sum(p <= 0.05 for p in ps) / 2**n
+    assert chance_of_verdict(20, 2) == 0.025  # patterns are drawn there
+    assert chance_of_verdict(0) == 0
+
+
+def _signs(pattern: int, n: int) -> tuple[dict[int, float], dict[int, float]]:
+    """Differences whose sums are all different, with the signs of a bit pattern."""
+    one = {seed: 50.0 + (2**seed if pattern >> seed & 1 else -(2**seed)) / 100 for seed in range(n)}
+    return one, dict.fromkeys(range(n), 50.0)
