@@ -164,28 +164,6 @@ def samples(analysis: Analysis) -> Section | None:
     return section if section.figures else None
 
 
-def knob(analysis: Analysis) -> Section | None:
-    """Differences against layout strength, where the study has such worlds."""
-    section = Section(
-        "Against layout strength",
-        [
-            "Bars are the 95 % intervals of each world by itself; no test compares worlds. Tasks "
-            "that worlds share, such as the classifiers that all start from, were trained once."
-        ],
-    )
-    for metric in dict.fromkeys(line.metric for line in analysis.comparisons):
-        for protocol in dict.fromkeys(group.protocol for group in analysis.groups):
-            lines = [
-                line
-                for line in analysis.comparisons
-                if line.metric == metric and line.group.protocol == protocol
-            ]
-            svg = figures.knob(lines, analysis.study.worlds, title_of(metric))
-            if svg is not None:
-                section.figures.append((f"{title_of(metric)}, {protocol}", svg))
-    return section if section.figures else None
-
-
 def missing(analysis: Analysis, cells: list[Cell]) -> Section:
     """What failed, what is not there, and what was left out."""
     section = Section("Failed and missing cells")

@@ -22,6 +22,7 @@ from .repeats import repeated
 from .sections import Section
 from .spec import Study
 from .stats import HELPS, HURTS, UNDECIDED
+from .worlds import knob
 
 _FIGURE = re.compile(r"figure_\d{2,}\.svg")
 
@@ -109,7 +110,7 @@ def _parts(
     yield sections.results(analysis)
     yield from filter(None, [repeated(analysis)])
     yield from sections.differences(analysis)
-    yield from filter(None, [sections.flips(analysis), more_sections.knob(analysis)])
+    yield from filter(None, [sections.flips(analysis), knob(analysis)])
     if bootstrap:
         yield more_sections.image_variance(analysis)
     yield more_sections.breakdown(analysis)

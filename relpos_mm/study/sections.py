@@ -9,7 +9,7 @@ from typing import Any
 from . import figures
 from .analysis import Analysis, Comparison, FlipLine, Group, mean_and_spread
 from .paper import PAPERS
-from .stats import ALPHA, UNDECIDED, chance_of_verdict, fewest_seeds
+from .stats import ALPHA, UNDECIDED, Difference, chance_of_verdict, fewest_seeds
 
 NOTHING = "n/a"
 
@@ -94,13 +94,14 @@ def told_verdict(line: Comparison) -> str:
     found = line.difference
     if not found.n:
         return NOTHING
-    facts = [number(found.mean, line.metric, sign=True), _interval(line), f"n = {found.n}"]
-    return f"{found.verdict} ({', '.join(fact for fact in facts if fact != NOTHING)})"
+    facts = number(found.mean, line.metric, sign=True), interval_of(found, line.metric)
+    told = ", ".join(fact for fact in facts if fact != NOTHING)
+    return f"{found.verdict} ({told}, n = {found.n})"
 
 
-def _interval(line: Comparison) -> str:
-    ends = line.difference.interval or (None,)
-    return " to ".join(number(end, line.metric, sign=True) for end in ends)
+def interval_of(found: Difference, metric: str) -> str:
+    """Return the interval of a difference as the report prints it."""
+    return " to ".join(number(end, metric, sign=True) for end in found.interval or (None,))
 
 
 def _chance(analysis: Analysis) -> Iterator[str]:
@@ -264,7 +265,7 @@ def _difference_row(line: Comparison, families: bool) -> list[str]:
         line.pair,
         found.verdict if found.n else UNDECIDED,
         number(found.mean, metric, sign=True),
-        _interval(line),
+        interval_of(found, metric),
         str(found.n),
         *(NOTHING if p is None else f"{p:.3f}" for p in chances),
         number(found.detectable, metric) if found.detectable is not None else "nothing",

@@ -243,6 +243,14 @@ def test_differences_are_drawn_against_the_strength_of_layout(
         "+20.00",
         "+30.00",
     ]
+    rows = [line for line in section.splitlines() if "| absonly - noenc |" in line]
+    told = [row.strip("| ").split(" | ")[2:] for row in rows]  # each world against the first
+    assert [(row[0], row[1], row[3]) for row in told] == [
+        ("left50", "+10.00", "2"),
+        ("all0", "+20.00", "2"),
+        ("all50", "+30.00", "2"),
+    ]
+    assert "a family of 3 would need 7 seeds" in section
     assert row_of(text, "| all50 | layout_pct 50, home_pct 100 |")
     (brief,) = json.loads((tmp_path / "out/summary.json").read_text())
     assert brief["tables"] == []  # those of many worlds fill pages
