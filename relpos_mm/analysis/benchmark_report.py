@@ -30,12 +30,19 @@ Time over that of the same network without any encoding on {size}; memory is tha
 step. In brackets the middle half of the rounds.
 Errors are the largest difference to float64, outputs and gradients of all parameters, relative to
 the largest number; without encoding most of the bfloat16 error is there, too.
+
+A bias costs a pass over the logits of every block; `dpb` and `logcpb` compute theirs by a small
+network in every block. Terms on content multiply tokens with vectors first: in a window of 49 keys
+with 49 for `shaw`, and with 169 for either term of `disentangled`. Factored terms (`decomposed`,
+`txl`, `sasa`) and rotary ones copy queries and keys, which weighs more where nothing is
+differentiated. Terms on values (`shaw_values`, `irpe_v`) sum up attention by vector.
 """
 _STEPS = """## Whole steps: oneDNN against the default BLAS
 
 How many times as fast a training step and an evaluation of a batch are when oneDNN multiplies
 ([`cpu_gemm`](train.md#float32-products-on-a-cpu)): preprocessing, backbone, heads, losses, backward
-pass and optimiser. The data are in memory. First losses of both ways are compared before.
+pass and optimiser. The data are in memory. First losses of both ways are compared before. [The
+demo and the mini study](cpu_gemm.md) as a whole were timed, too.
 """
 _CELLS = """## Study cells side by side
 

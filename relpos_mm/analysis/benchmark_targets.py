@@ -21,7 +21,8 @@ WHY: dict[str, str] = {
     "backbone_float32_training": _PRODUCTS,
     "additive": (
         "An added bias costs a pass over the logits of every block, and its gradient a sum over\n"
-        "all windows, which is close to the bar: on a busy machine the order is chance."
+        "all windows, which is close to the bar: on a busy machine the order is chance. `dpb` and\n"
+        "`logcpb` run a small network for their table in every block on top."
     ),
 }
 
