@@ -36,7 +36,7 @@ DEMO, SLICE = "demo", "cells of the mini study"
 
 
 def share() -> float:
-    """How many times as many cells as are measured the study has."""
+    """Cells of the whole study over those that are measured."""
     study = read_study(STUDY)
     return len(study.variants) * len(study.seeds) / (VARIANTS * SEEDS)
 

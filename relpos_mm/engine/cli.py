@@ -27,6 +27,7 @@ from .errors import UserError
 from .loading import fit_loaders
 from .numbers_check import check_numbers
 from .options import OptionAction, merge_options
+from .saving import require_folder
 
 
 def run_tool(main: Callable[[], None]) -> int:
@@ -149,21 +150,9 @@ def apply_run_flags(cfg: Config, args: argparse.Namespace) -> None:
             print("Started by torchrun: --launcher pytorch is taken", flush=True)
     name = Path(args.config).stem
     cfg.work_dir = args.work_dir or cfg.get("work_dir") or str(Path("work_dirs") / name)
-    check_folder("--work-dir", Path(cfg.work_dir))
+    require_folder("--work-dir", Path(cfg.work_dir))
     if cfg.get("default_hooks", {}).get("checkpoint", {}).get("type") == "CheckpointHook":
         cfg.default_hooks.checkpoint.type = "SafeCheckpointHook"
-
-
-def check_folder(flag: str, folder: Path) -> None:
-    """Refuse a folder that cannot be made, before anything is built.
-
-    Raises:
-        UserError: Names the flag, the folder and what is in the way.
-    """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        why = "may not be written" if there.is_dir() else "is no folder"
-        raise UserError(f"{flag}: {folder}: {there} {why}; name another folder")
 
 
 def preflight(cfg: Config, *parts: str) -> None:

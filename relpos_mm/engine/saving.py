@@ -37,17 +37,32 @@ def require_writable(flag: str, path: Path) -> None:
     Raises:
         UserError: It is a folder, or the nearest folder above it is none or may not be written.
     """
-    there = next(p for p in (path, *path.absolute().parents) if p.exists())
-    why = ""
-    if there == path:
-        why = "is a folder" if path.is_dir() else ""
-        there = path.absolute().parent
-    if not why and not there.is_dir():
-        why = f"cannot be made: {there} is no folder"
-    if not why and not os.access(there, os.W_OK):
-        why = f"cannot be made: {there} may not be written"
-    if why:
-        raise UserError(f"{flag}: {path} {why}; name another file")
+    if path.is_dir():
+        raise UserError(f"{flag}: {path} is a folder; name another file")
+    if why := _in_the_way(path.absolute().parent):
+        raise UserError(f"{flag}: {path} cannot be made: {why}; name another file")
+
+
+def require_folder(flag: str, folder: Path) -> None:
+    """Refuse a folder that cannot be made or written into, before the work for it.
+
+    Args:
+        flag: Of the command line, for the message.
+        folder: The folder; nothing is made.
+
+    Raises:
+        UserError: Names the flag, the folder and what is in the way.
+    """
+    if why := _in_the_way(folder.absolute()):
+        raise UserError(f"{flag}: {folder}: {why}; name another folder")
+
+
+def _in_the_way(folder: Path) -> str:
+    """What keeps files out of a folder that may have to be made; empty if nothing does."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    return "" if os.access(there, os.W_OK) else f"{there} may not be written"
 
 
 @register_backend("atomic")

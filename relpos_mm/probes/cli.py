@@ -10,11 +10,10 @@ from typing import Any
 from mmengine.device import get_device
 
 from relpos_mm.analysis.tables import markdown_table
-from relpos_mm.engine.cli import check_folder
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.infer_cli import device_name
 from relpos_mm.engine.options import OptionAction
-from relpos_mm.engine.saving import write_atomically
+from relpos_mm.engine.saving import require_folder, write_atomically
 from relpos_mm.engine.versions import versions
 
 from . import probe as base
@@ -30,7 +29,7 @@ def main(argv: list[str] | None = None) -> None:
     versions()  # before anyone changes the code under a long measurement
     args, probe, defaults = _parse(argv)
     models = pair(args.models) if probe.needs_model else []
-    check_folder("--out", args.out)
+    require_folder("--out", args.out)
     options = getattr(args, "cfg_options", None)
     settings = {name: getattr(args, name) for name in defaults}
     records = []
