@@ -6,10 +6,9 @@ import argparse
 import json
 import os
 import sys
-import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,20 @@ from relpos_mm.analysis import (
     benchmark_steps,
     benchmark_trunk,
 )
-from relpos_mm.analysis.benchmark import DTYPES, STEPS, LeftOut, Meter, Pair, Row, Setting
+from relpos_mm.analysis.benchmark import (
+    DTYPES,
+    STEPS,
+    SUITES,
+    LeftOut,
+    Meter,
+    Pair,
+    Row,
+    Setting,
+)
 from relpos_mm.analysis.benchmark_cells import Scaling, counts, scalings
 from relpos_mm.analysis.benchmark_parity import parity
 from relpos_mm.analysis.benchmark_plot import plot
-from relpos_mm.analysis.benchmark_record import dump, load, make_record
+from relpos_mm.analysis.benchmark_record import Start, dump, make_record, renewed
 from relpos_mm.analysis.benchmark_report import PICTURE, render
 from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.errors import UserError
@@ -41,7 +49,9 @@ from relpos_mm.models.alignment import InterpolatedEmbeddingWarning
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-SUITES = ("parity", "backbones", "trunk", "steps", "cells", "calls")
+Found = Pair | Scaling | LeftOut
+# What narrows a suite.
+PARTS = ("only", "shapes", "libraries", "sizes", "configs", "steps", "dtypes")
 
 
 def main() -> None:
@@ -54,11 +64,19 @@ def main() -> None:
     if args.plot:
         plot(record, args.plot)
     if args.doc:
-        write(DOCS / "performance.json", dump(record))
-        write(DOCS / "performance.md", text)
-        plot(record, DOCS / PICTURE)
+        write_page(record)
     if wrong := [one["what"] for one in record["left_out"] if one["wrong"]]:
         raise UserError(f"results differ from their reference: {'; '.join(wrong)}")
+
+
+def write_page(record: dict[str, Any]) -> None:
+    """Renew the page; suites that the record lacks stay as they were measured."""
+    file = DOCS / "performance.json"
+    if file.is_file():
+        record = renewed(json.loads(file.read_text(encoding="utf-8")), record)
+    write(file, dump(record))
+    write(DOCS / "performance.md", render(record))
+    plot(record, DOCS / PICTURE)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -68,7 +86,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
     MMLogger.get_current_instance().setLevel("WARNING")  # conversions tell what they drop
     warnings.simplefilter("ignore", InterpolatedEmbeddingWarning)
-    started, load_before, device = time.perf_counter(), load(), torch.device(args.device)
+    start, device = Start(), torch.device(args.device)
     more: dict[str, Any] = {}
     if "parity" in args.suites:
         more["parity"] = parity(ROOT)
@@ -76,9 +94,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     rows: list[Row] = []
     cells: list[Scaling] = []
     left_out: list[LeftOut] = []
-    for found in suites(args, device):
+    for suite, found in chosen(args, device):
         if isinstance(found, LeftOut):
-            left_out.append(found)
+            left_out.append(replace(found, suite=suite))
             tell(f"left out: {found.what}: {found.why}")
             continue
         if isinstance(found, Scaling):
@@ -97,25 +115,36 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         more["new_grid_ms"] = benchmark_calls.new_grid_ms(device)
         if device.type == "cpu" and "vitdet" in args.shapes:
             more["largest_tensor"] = benchmark_calls.largest_tensor("decomposed", "vitdet")
-    took = time.perf_counter() - started
-    return make_record(rows, left_out, device=device, load_before=load_before, seconds=took, **more)
+    return make_record(
+        rows,
+        left_out,
+        suites=args.suites,
+        device=device,
+        start=start,
+        **more,
+    )
 
 
-def suites(args: argparse.Namespace, device: torch.device) -> Iterator[Pair | Scaling | LeftOut]:
-    """All that the chosen suites measure, the shortest suite last."""
+def chosen(args: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Found]]:
+    """All that the chosen suites measure, with the suite's name, the shortest suite last."""
+    for name, found in suites(args, device):
+        yield from ((name, one) for one in found)
+
+
+def suites(args: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Iterator[Found]]]:
+    """The chosen suites by name."""
     setting = Setting(args.steps, args.dtypes, device)
     if "backbones" in args.suites:
-        yield from benchmark_backbones.pairs(args.libraries, args.sizes, setting)
+        yield "backbones", benchmark_backbones.pairs(args.libraries, args.sizes, setting)
     if "trunk" in args.suites:
-        yield from benchmark_trunk.pairs(args.only, args.sizes, setting)
+        yield "trunk", benchmark_trunk.pairs(args.only, args.sizes, setting)
     if "steps" in args.suites and device.type == "cpu":  # it compares two ways of a CPU
-        yield from benchmark_steps.pairs(args.configs, args.steps)
+        yield "steps", benchmark_steps.pairs(args.configs, args.steps)
     if "cells" in args.suites and device.type == "cpu":
-        yield from scalings(
-            args.configs, counts(), rounds=args.rounds, seconds=args.seconds / args.rounds
-        )
+        turn = args.seconds / args.rounds
+        yield "cells", scalings(args.configs, counts(), rounds=args.rounds, seconds=turn)
     if "calls" in args.suites:
-        yield from benchmark_calls.pairs(args.only, args.shapes, setting)
+        yield "calls", benchmark_calls.pairs(args.only, args.shapes, setting)
 
 
 def parse() -> argparse.Namespace:
@@ -150,12 +179,18 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=count, default=1)
     parser.add_argument("--out", type=Path, help="write the record to this json file")
     parser.add_argument("--plot", type=Path, help="draw the curves into this svg or png file")
-    parser.add_argument("--doc", action="store_true", help="renew docs/performance.{json,md}")
+    parser.add_argument(
+        "--doc", action="store_true", help="renew docs/performance.{json,md}, or these suites of it"
+    )
     parser.add_argument("--render", type=Path, metavar="JSON", help="only show a record")
     args = parser.parse_args()
     args.suites = args.suites or list(SUITES)
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SUITES)}")
+    narrow = [f"--{part}" for part in PARTS if getattr(args, part) != parser.get_default(part)]
+    if args.doc and narrow:
+        parser.error(f"--doc renews whole suites: leave {', '.join(narrow)} out")
+    args.suites = [suite for suite in SUITES if suite in args.suites]
     return args
 
 

@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from .agreement import disagreement
 
 Run = Callable[[], object]
+SUITES = ("parity", "backbones", "trunk", "steps", "cells", "calls")
 STEPS = ("inference", "training")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CPU = torch.device("cpu")
@@ -78,6 +79,7 @@ class LeftOut:
     what: str
     why: str
     wrong: bool = False
+    suite: str = ""
 
 
 @dataclass(frozen=True)

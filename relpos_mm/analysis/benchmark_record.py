@@ -6,16 +6,26 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .benchmark import LeftOut, Row
+from relpos_mm.engine.versions import code_version
+
+from .benchmark import SUITES, LeftOut, Row
 
 _LIBRARIES = ("torch", "mmdet", "mmseg", "mmpretrain", "torchvision", "timm")
+# Numbers of a record beside its rows, and the suite that they belong to.
+_SUITE_OF = {
+    "parity": "parity",
+    "cells": "cells",
+    "new_grid_ms": "calls",
+    "largest_tensor": "calls",
+}
 
 
 def load() -> float | None:
@@ -23,38 +33,76 @@ def load() -> float | None:
     return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
+@dataclass(frozen=True)
+class Start:
+    """The moment when a measurement begins: load, clock, and the code that is measured."""
+
+    load: float | None = field(default_factory=load)
+    clock: float = field(default_factory=time.perf_counter)
+    code: str = field(default_factory=code_version)
+
+
 def make_record(
     rows: Iterable[Row],
     left_out: Iterable[LeftOut],
     *,
+    suites: Iterable[str],
     device: torch.device,
-    load_before: float | None,
-    seconds: float,
+    start: Start,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return everything that a reader needs to judge the numbers, ready for json."""
+    """Return everything that a reader needs to judge the numbers, ready for json.
+
+    Args:
+        rows: What was measured.
+        left_out: What was not.
+        suites: Those that were asked for, of :data:`SUITES`.
+        device: Where the suites ran.
+        start: When they did.
+        **more: Numbers beside the rows.
+    """
     return {
-        **circumstances(device, load_before, seconds),
+        "runs": [{**circumstances(device, start), "suites": list(suites)}],
         **{key: _short(value) for key, value in more.items()},
         "left_out": [asdict(one) for one in left_out],
         "rows": [shortened(asdict(row)) for row in rows],
     }
 
 
-def circumstances(
-    device: torch.device, load_before: float | None, seconds: float
-) -> dict[str, Any]:
-    """Machine, load, libraries and duration of a measurement that ends now."""
+def renewed(record: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record in which another one's suites take the place of its own.
+
+    What is left of the old one keeps the circumstances under which it was measured.
+    """
+    new = {suite for run in by["runs"] for suite in run["suites"]}
+    runs = [{**run, "suites": [s for s in run["suites"] if s not in new]} for run in record["runs"]]
+    numbers = {key: (by if s in new else record).get(key) for key, s in _SUITE_OF.items()}
+    return {
+        "runs": [*(run for run in runs if run["suites"]), *by["runs"]],
+        **{key: value for key, value in numbers.items() if value is not None},
+        **{key: _renewed_rows(record[key], by[key], new) for key in ("left_out", "rows")},
+    }
+
+
+def _renewed_rows(
+    old: Iterable[Mapping[str, Any]], by: Iterable[Mapping[str, Any]], suites: set[str]
+) -> list[Mapping[str, Any]]:
+    rows = [*(one for one in old if one["suite"] not in suites), *by]
+    return sorted(rows, key=lambda one: SUITES.index(one["suite"]))
+
+
+def circumstances(device: torch.device, start: Start) -> dict[str, Any]:
+    """Machine, load, code, libraries and duration of a measurement that ends now."""
     return {
         "machine": {
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
-            "load_before": load_before,
+            "load_before": start.load,
             "load_after": load(),
         },
-        "versions": _versions(),
-        "minutes": _short(seconds / 60),
+        "versions": {"relpos_mm": start.code, **_versions()},
+        "minutes": _short((time.perf_counter() - start.clock) / 60),
     }
 
 
@@ -67,6 +115,13 @@ def describe(record: Mapping[str, Any]) -> str:
         f"{machine['load_before']} before and {machine['load_after']} after "
         f"{record['minutes']:.2g} minutes. {libraries}."
     )
+
+
+def describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Lines of Markdown on the circumstances of a benchmark, by suites where there are several."""
+    if len(runs) == 1:
+        return describe(runs[0])
+    return "\n".join(f"- {', '.join(run['suites'])}: {describe(run)}" for run in runs)
 
 
 def dump(record: Mapping[str, Any]) -> str:

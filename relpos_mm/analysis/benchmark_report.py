@@ -8,7 +8,7 @@ from typing import Any
 from .benchmark import DTYPES, STEPS, Row
 from .benchmark_calls import FUSED, LIMIT_SIZE, PUBLISHED, SHAPES
 from .benchmark_cells import Scaling
-from .benchmark_record import describe
+from .benchmark_record import describe_runs
 from .benchmark_targets import WHY, cost, speed_up, targets
 from .benchmark_trunk import LIMIT_SIZE as TRUNK_SIZE
 from .tables import markdown_table
@@ -82,8 +82,8 @@ _HOW = """## How this is measured
 - bfloat16 is autocast in Swin-T, and bfloat16 tokens and parameters in a single call.
 
 `make bench` does it all; `python tools/benchmark.py --help` lists sizes, encodings, libraries,
-precisions, threads and devices, and `--doc` renews this page. On a busy machine ratios below 1.05
-mean nothing: look at the load above. See also [what was tried to make the trunk
+precisions, threads and devices, and `--doc` renews this page, whole or by suites. On a busy machine
+ratios below 1.05 mean nothing: look at the load above. See also [what was tried to make the trunk
 faster](performance_tried.md) and [where the time of a training step goes](step_profile.md).
 """
 
@@ -91,7 +91,7 @@ faster](performance_tried.md) and [where the time of a training step goes](step_
 def render(record: Mapping[str, Any]) -> str:
     """Return the page of a record; it reads well in a terminal, too."""
     rows = [Row(**row) for row in record["rows"]]
-    parts = [_HEAD, f"{describe(record)}\n", _targets(record, rows)]
+    parts = [_HEAD, f"{describe_runs(record['runs'])}\n", _targets(record, rows)]
     parts += [part(rows) for part in (_backbones, _trunk, _steps)]
     parts.append(_cells([Scaling(**cell) for cell in record.get("cells", ())]))
     parts += [part(rows) for part in (_calls, _irpe)]

@@ -93,15 +93,19 @@ def _trunk(rows: Iterable[Row]) -> Iterator[Target]:
     rows = list(rows)
     additive = sorted((r for r in rows if r.name in ADDITIVE), key=lambda row: row.ratio)
     if additive:
-        limit = additive[0].time_limit or 1
+        limit, at = additive[0].time_limit or 1, _setting(additive[0])
         above = [row.name for row in additive if not row.met]
         found = f"{_ends(additive)}; above: {', '.join(above) or 'none'}"
-        what = f"{len(additive)} additive encodings in a training step of Swin-T"
+        what = f"{len(additive)} additive encodings in a training step of Swin-T, {at}"
         yield Target("additive", what, f"≤ {limit:.2f}", found, not above)
     for row in rows:
         if row not in additive:
-            what = f"`{row.name}` in a training step of Swin-T"
+            what = f"`{row.name}` in a training step of Swin-T, {_setting(row)}"
             yield Target(row.name, what, f"≤ {row.time_limit:.2f}", cost(row), bool(row.met))
+
+
+def _setting(row: Row) -> str:
+    return f"{row.size}, {row.dtype}"
 
 
 def _ends(rows: Sequence[Row]) -> str:

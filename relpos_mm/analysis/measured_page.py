@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from relpos_mm.engine.saving import write_atomically
 
 from .benchmark import CPU
-from .benchmark_record import circumstances, describe, dump, load, shortened
+from .benchmark_record import Start, circumstances, describe, dump, shortened
 from .tables import replace_block
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -41,9 +40,9 @@ class MeasuredPage:
             UserError: The page lacks the markers of its block.
         """
         torch.set_num_threads(1)
-        load_before, started = load(), time.perf_counter()
+        start = Start()
         taken = [shortened(row) for row in rows]
-        record = {**circumstances(CPU, load_before, time.perf_counter() - started), "rows": taken}
+        record = {**circumstances(CPU, start), "rows": taken}
         page = self.path.read_text(encoding="utf-8")
         page = replace_block(page, self.block, self.shown(record), self.path.name)
         write_atomically(self.path.with_suffix(".json"), dump(record).encode())

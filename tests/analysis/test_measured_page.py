@@ -10,6 +10,7 @@ import pytest
 from relpos_mm.analysis import measured_page
 from relpos_mm.analysis.measured_page import MeasuredPage
 from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.versions import code_version
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -34,6 +35,7 @@ def test_page_and_record_are_renewed(page: MeasuredPage) -> None:
     assert page.rows() == [{"name": "a", "ms": 1.235}, {"name": "b", "ms": 2.0}]
     record = json.loads(page.path.with_suffix(".json").read_text())
     assert record["machine"]["threads"] == 1
+    assert record["versions"]["relpos_mm"] == code_version()
     assert "torch" in record["versions"]
     lines = page.path.read_text().splitlines()
     assert lines[0] == "Before"
