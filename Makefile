@@ -46,7 +46,7 @@ test: setup ## unit tests, then the short trainings
 nightly: setup ## full-size models on the CPU: long
 	$(PYTEST) -n $(JOBS) -m nightly --timeout 10800
 
-bench: setup ## RelPosSwin against other libraries, encodings against none: 50 minutes
+bench: setup ## RelPosSwin against other libraries, encodings against none: an hour
 	$(VENV_PYTHON) tools/data.py make-mini
 	$(ONE_THREAD) $(VENV_PYTHON) tools/benchmark.py --out work_dirs/benchmark.json \
 	  --plot work_dirs/benchmark.svg

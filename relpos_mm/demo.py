@@ -84,7 +84,7 @@ class Demo:
         self._stopped = False
 
     def run(self) -> None:
-        """Do everything; ten to fifteen minutes on two idle cores.
+        """Do everything; a few minutes to twenty on two idle cores.
 
         Raises:
             UserError: There is no such variant, the folder cannot be written, or a step failed;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import warnings
@@ -38,10 +37,11 @@ from relpos_mm.analysis.benchmark import (
     Setting,
 )
 from relpos_mm.analysis.benchmark_cells import Scaling, counts, scalings
+from relpos_mm.analysis.benchmark_page import read_record, require_whole, write_page
 from relpos_mm.analysis.benchmark_parity import parity
 from relpos_mm.analysis.benchmark_plot import plot
-from relpos_mm.analysis.benchmark_record import Start, dump, make_record, renewed
-from relpos_mm.analysis.benchmark_report import PICTURE, render
+from relpos_mm.analysis.benchmark_record import Start, dump, make_record
+from relpos_mm.analysis.benchmark_report import render
 from relpos_mm.engine.cli import run_tool
 from relpos_mm.engine.errors import UserError
 from relpos_mm.engine.options import count, seconds
@@ -56,27 +56,20 @@ PARTS = ("only", "shapes", "libraries", "sizes", "configs", "steps", "dtypes")
 
 def main() -> None:
     args = parse()
-    record = json.loads(args.render.read_text(encoding="utf-8")) if args.render else run(args)
-    text = render(record)
-    print(text, end="")
+    page = DOCS / "performance.json"
+    old = read_record(page) if args.doc and page.is_file() else None
+    record = read_record(args.render) if args.render else run(args)
+    print(render(record), end="")
     if args.out:
         write(args.out, dump(record))
     if args.plot:
         plot(record, args.plot)
-    if args.doc:
-        write_page(record)
     if wrong := [one["what"] for one in record["left_out"] if one["wrong"]]:
         raise UserError(f"results differ from their reference: {'; '.join(wrong)}")
-
-
-def write_page(record: dict[str, Any]) -> None:
-    """Renew the page; suites that the record lacks stay as they were measured."""
-    file = DOCS / "performance.json"
-    if file.is_file():
-        record = renewed(json.loads(file.read_text(encoding="utf-8")), record)
-    write(file, dump(record))
-    write(DOCS / "performance.md", render(record))
-    plot(record, DOCS / PICTURE)
+    if args.doc:
+        require_whole(record)
+        write_page(DOCS, old, record)
+        tell(f"renewed: {page}")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -94,11 +87,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     rows: list[Row] = []
     cells: list[Scaling] = []
     left_out: list[LeftOut] = []
+    measured = {"parity"} & set(args.suites)
     for suite, found in chosen(args, device):
         if isinstance(found, LeftOut):
             left_out.append(replace(found, suite=suite))
             tell(f"left out: {found.what}: {found.why}")
             continue
+        measured.add(suite)
         if isinstance(found, Scaling):
             cells.append(found)
             tell(f"{found.processes} cells of {found.config}: {found.times:.2f} times one's steps")
@@ -109,7 +104,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"{row.suite} {row.size} {row.dtype} {row.step} {row.name}: {row.ms:.1f} ms, "
             f"{row.base} {row.base_ms:.1f} ms, ratio {row.ratio:.3f}"
         )
-    if "cells" in args.suites:
+    if cells:
         more["cells"] = [asdict(cell) for cell in cells]
     if "calls" in args.suites:
         more["new_grid_ms"] = benchmark_calls.new_grid_ms(device)
@@ -118,7 +113,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return make_record(
         rows,
         left_out,
-        suites=args.suites,
+        suites=[suite for suite in SUITES if suite in measured],
+        narrowed=args.narrowed,
         device=device,
         start=start,
         **more,
@@ -126,7 +122,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def chosen(args: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Found]]:
-    """All that the chosen suites measure, with the suite's name, the shortest suite last."""
+    """All that the chosen suites measure, with the suite's name."""
     for name, found in suites(args, device):
         yield from ((name, one) for one in found)
 
@@ -182,16 +178,26 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--doc", action="store_true", help="renew docs/performance.{json,md}, or these suites of it"
     )
-    parser.add_argument("--render", type=Path, metavar="JSON", help="only show a record")
+    parser.add_argument(
+        "--render", type=Path, metavar="JSON", help="show a record instead of measuring"
+    )
     args = parser.parse_args()
-    args.suites = args.suites or list(SUITES)
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(SUITES)}")
-    narrow = [f"--{part}" for part in PARTS if getattr(args, part) != parser.get_default(part)]
-    if args.doc and narrow:
-        parser.error(f"--doc renews whole suites: leave {', '.join(narrow)} out")
-    args.suites = [suite for suite in SUITES if suite in args.suites]
+    if args.suites and args.render:
+        parser.error("--render shows all suites of a record: name none")
+    args.suites = args.suites or list(SUITES)
+    args.narrowed = [f"--{part}" for part in PARTS if _narrows(args, parser, part)]
+    if args.doc and args.narrowed:
+        parser.error(f"--doc renews whole suites: leave {', '.join(args.narrowed)} out")
+    if args.doc and args.device != "cpu":
+        parser.error("--doc renews the page of a CPU: leave --device out")
     return args
+
+
+def _narrows(args: argparse.Namespace, parser: argparse.ArgumentParser, part: str) -> bool:
+    given, usual = getattr(args, part), parser.get_default(part)
+    return given is not None and set(given) != set(usual or ())
 
 
 def tell(text: str) -> None:

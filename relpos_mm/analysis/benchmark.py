@@ -74,7 +74,14 @@ class Pair(Comparison):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What has no row: ``wrong`` results, or what a library cannot do."""
+    """What has no row.
+
+    Attributes:
+        what: Name of what was to be measured.
+        why: The reason.
+        wrong: Its result is wrong; else it cannot be done here.
+        suite: The suite, which the tool fills in.
+    """
 
     what: str
     why: str

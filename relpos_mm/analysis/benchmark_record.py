@@ -16,16 +16,9 @@ import torch
 
 from relpos_mm.engine.versions import code_version
 
-from .benchmark import SUITES, LeftOut, Row
+from .benchmark import LeftOut, Row
 
 _LIBRARIES = ("torch", "mmdet", "mmseg", "mmpretrain", "torchvision", "timm")
-# Numbers of a record beside its rows, and the suite that they belong to.
-_SUITE_OF = {
-    "parity": "parity",
-    "cells": "cells",
-    "new_grid_ms": "calls",
-    "largest_tensor": "calls",
-}
 
 
 def load() -> float | None:
@@ -35,7 +28,13 @@ def load() -> float | None:
 
 @dataclass(frozen=True)
 class Start:
-    """The moment when a measurement begins: load, clock, and the code that is measured."""
+    """The moment when a measurement begins.
+
+    Attributes:
+        load: Of the machine, see :func:`load`.
+        clock: Seconds, as ``time.perf_counter`` counts them.
+        code: Version of the code that is measured; it may change on the disk until the end.
+    """
 
     load: float | None = field(default_factory=load)
     clock: float = field(default_factory=time.perf_counter)
@@ -47,6 +46,7 @@ def make_record(
     left_out: Iterable[LeftOut],
     *,
     suites: Iterable[str],
+    narrowed: Iterable[str],
     device: torch.device,
     start: Start,
     **more: Any,
@@ -56,39 +56,19 @@ def make_record(
     Args:
         rows: What was measured.
         left_out: What was not.
-        suites: Those that were asked for, of :data:`SUITES`.
+        suites: Those that found something, of :data:`~relpos_mm.analysis.benchmark.SUITES`.
+        narrowed: Flags that kept them from finding all.
         device: Where the suites ran.
         start: When they did.
         **more: Numbers beside the rows.
     """
+    run = {**circumstances(device, start), "suites": list(suites), "narrowed": list(narrowed)}
     return {
-        "runs": [{**circumstances(device, start), "suites": list(suites)}],
+        "runs": [run],
         **{key: _short(value) for key, value in more.items()},
         "left_out": [asdict(one) for one in left_out],
         "rows": [shortened(asdict(row)) for row in rows],
     }
-
-
-def renewed(record: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record in which another one's suites take the place of its own.
-
-    What is left of the old one keeps the circumstances under which it was measured.
-    """
-    new = {suite for run in by["runs"] for suite in run["suites"]}
-    runs = [{**run, "suites": [s for s in run["suites"] if s not in new]} for run in record["runs"]]
-    numbers = {key: (by if s in new else record).get(key) for key, s in _SUITE_OF.items()}
-    return {
-        "runs": [*(run for run in runs if run["suites"]), *by["runs"]],
-        **{key: value for key, value in numbers.items() if value is not None},
-        **{key: _renewed_rows(record[key], by[key], new) for key in ("left_out", "rows")},
-    }
-
-
-def _renewed_rows(
-    old: Iterable[Mapping[str, Any]], by: Iterable[Mapping[str, Any]], suites: set[str]
-) -> list[Mapping[str, Any]]:
-    rows = [*(one for one in old if one["suite"] not in suites), *by]
-    return sorted(rows, key=lambda one: SUITES.index(one["suite"]))
 
 
 def circumstances(device: torch.device, start: Start) -> dict[str, Any]:
@@ -110,10 +90,11 @@ def describe(record: Mapping[str, Any]) -> str:
     """One line of Markdown on the circumstances of a record."""
     machine, versions = record["machine"], record["versions"]
     libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+    minutes = record["minutes"]
     return (
         f"{machine['device']}, {machine['cores']} core(s), {machine['threads']} thread(s); load "
         f"{machine['load_before']} before and {machine['load_after']} after "
-        f"{record['minutes']:.2g} minutes. {libraries}."
+        f"{minutes:{'.0f' if minutes >= 100 else '.2g'}} minutes. {libraries}."
     )
 
 
@@ -121,7 +102,11 @@ def describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
     """Lines of Markdown on the circumstances of a benchmark, by suites where there are several."""
     if len(runs) == 1:
         return describe(runs[0])
-    return "\n".join(f"- {', '.join(run['suites'])}: {describe(run)}" for run in runs)
+    lines = []
+    for run in runs:
+        since = f" Renewed since: {', '.join(run['renewed'])}." if "renewed" in run else ""
+        lines.append(f"- {', '.join(run['suites'])}: {describe(run)}{since}")
+    return "\n".join(lines)
 
 
 def dump(record: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ the largest number; without encoding most of the bfloat16 error is there, too.
 A bias costs a pass over the logits of every block; `dpb` and `logcpb` compute theirs by a small
 network in every block. Terms on content multiply tokens with vectors first: in a window of 49 keys
 with 49 for `shaw`, and with 169 for either term of `disentangled`. Factored terms (`decomposed`,
-`txl`, `sasa`) and rotary ones copy queries and keys, which weighs more where nothing is
+`txl`, `sasa`) and rotary ones copy queries and keys, which in float32 weighs more where nothing is
 differentiated. Terms on values (`shaw_values`, `irpe_v`) sum up attention by vector.
 """
 _STEPS = """## Whole steps: oneDNN against the default BLAS
@@ -42,7 +42,7 @@ _STEPS = """## Whole steps: oneDNN against the default BLAS
 How many times as fast a training step and an evaluation of a batch are when oneDNN multiplies
 ([`cpu_gemm`](train.md#float32-products-on-a-cpu)): preprocessing, backbone, heads, losses, backward
 pass and optimiser. The data are in memory. First losses of both ways are compared before. [The
-demo and the mini study](cpu_gemm.md) as a whole were timed, too.
+demo and some cells of the mini study](cpu_gemm.md) were timed, too.
 """
 _CELLS = """## Study cells side by side
 

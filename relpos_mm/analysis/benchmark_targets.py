@@ -110,7 +110,8 @@ def _setting(row: Row) -> str:
 
 def _ends(rows: Sequence[Row]) -> str:
     low, high = rows[0], rows[-1]
-    return f"{low.ratio:.3f} (`{low.name}`) to {high.ratio:.3f} (`{high.name}`)"
+    middle = f"{high.ratio_low:.3f} to {high.ratio_high:.3f}"
+    return f"{low.ratio:.3f} (`{low.name}`) to {high.ratio:.3f} (`{high.name}`, {middle})"
 
 
 def _cells(cells: Iterable[Scaling]) -> Iterator[Target]:

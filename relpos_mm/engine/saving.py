@@ -37,7 +37,7 @@ def require_writable(flag: str, path: Path) -> None:
     Raises:
         UserError: It is a folder, or the nearest folder above it is none or may not be written.
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # pathlib's raises below a folder that may not be searched
         raise UserError(f"{flag}: {path} is a folder; name another file")
     if why := _in_the_way(path.absolute().parent):
         raise UserError(f"{flag}: {path} cannot be made: {why}; name another file")
@@ -59,10 +59,13 @@ def require_folder(flag: str, folder: Path) -> None:
 
 def _in_the_way(folder: Path) -> str:
     """What keeps files out of a folder that may have to be made; empty if nothing does."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+    except OSError as error:  # a name too long, or a folder that may not be searched
+        return f"{folder}: {error.strerror}"
     if not there.is_dir():
         return f"{there} is no folder"
-    return "" if os.access(there, os.W_OK) else f"{there} may not be written"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} may not be written"
 
 
 @register_backend("atomic")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -17,8 +16,8 @@ from relpos_mm.analysis import benchmark_calls, benchmark_parity
 from relpos_mm.analysis.attention_call import Shape
 from relpos_mm.analysis.benchmark import SUITES, LeftOut, Row
 from relpos_mm.analysis.benchmark_plot import plot
-from relpos_mm.analysis.benchmark_record import Start, dump, make_record, renewed
-from relpos_mm.analysis.benchmark_report import PICTURE, render
+from relpos_mm.analysis.benchmark_record import Start, dump, make_record
+from relpos_mm.analysis.benchmark_report import render
 from relpos_mm.analysis.benchmark_targets import targets
 from relpos_mm.analysis.benchmark_trunk import ADDITIVE
 from relpos_mm.engine.errors import UserError
@@ -46,9 +45,10 @@ def record_of(
     *rows: Row,
     left_out: tuple[LeftOut, ...] = (),
     suites: tuple[str, ...] = SUITES,
+    narrowed: tuple[str, ...] = (),
     **more: Any,
 ) -> dict[str, Any]:
-    where = {"device": torch.device("cpu"), "start": Start()}
+    where = {"device": torch.device("cpu"), "start": Start(), "narrowed": narrowed}
     return json.loads(dump(make_record(rows, left_out, suites=suites, **where, **more)))
 
 
@@ -118,25 +118,6 @@ def test_what_was_left_out_is_told() -> None:
     assert "- timm at 1x5x5: it cannot." in page
 
 
-def test_suites_are_renewed_one_by_one() -> None:
-    gone = LeftOut("cells of mini/cls", "its data are not there", suite="cells")
-    stays = LeftOut("timm at 1x5x5", "it cannot", suite="backbones")
-    old = record_of(BACKBONE, row(), left_out=(stays, gone), cells=[], new_grid_ms=1.5)
-    by = record_of(row(name="rel"), suites=("cells", "calls"), cells=[CELLS], new_grid_ms=1.0)
-    both = renewed(old, by)
-    assert [one["name"] for one in both["rows"]] == ["RelPosSwin", "rel"]
-    assert [one["what"] for one in both["left_out"]] == ["timm at 1x5x5"]
-    assert (both["cells"], both["new_grid_ms"]) == ([CELLS], 1.0)
-    first, second = both["runs"]
-    assert first["suites"] == ["parity", "backbones", "trunk", "steps"]
-    assert second == by["runs"][0]
-    assert renewed(both, old) == old  # nothing of a suite stays behind
-
-    page = render(both)
-    assert line_with(page, "- parity, backbones, trunk, steps: ")
-    assert line_with(page, "- cells, calls: ")
-
-
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_curves_are_drawn(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / "deep" / f"curves.{suffix}"
@@ -158,16 +139,6 @@ def test_failing_parity_ends_the_run(monkeypatch: pytest.MonkeyPatch, repo_root:
         benchmark_parity.parity(repo_root)
 
 
-@pytest.fixture
-def tool(repo_root: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "benchmark_tool", repo_root / "tools/benchmark.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_tool_prints_a_page_and_renders_it_again(
     tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -181,34 +152,6 @@ def test_the_tool_prints_a_page_and_renders_it_again(
     monkeypatch.setattr(sys, "argv", ["benchmark.py", "--render", str(out)])
     tool.main()
     assert capsys.readouterr().out == printed
-
-
-def test_the_tool_renews_suites_of_the_page(
-    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tool, "DOCS", tmp_path / "docs")
-    for number, record in enumerate(
-        (record_of(BACKBONE, row()), record_of(suites=("cells",), cells=[CELLS]))
-    ):
-        file = tmp_path / f"{number}.json"
-        file.write_text(dump(record), encoding="utf-8")
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", "--render", str(file), "--doc"])
-        tool.main()
-    kept = json.loads((tmp_path / "docs/performance.json").read_text(encoding="utf-8"))
-    assert len(kept["rows"]) == 2
-    assert kept["cells"] == [CELLS]
-    assert (tmp_path / "docs/performance.md").read_text(encoding="utf-8") == render(kept)
-    assert (tmp_path / "docs" / PICTURE).is_file()
-
-
-def test_the_page_takes_no_parts_of_suites(
-    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    arguments = "calls --doc --only rel --dtypes float32"
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments.split()])
-    with pytest.raises(SystemExit, match="2"):
-        tool.main()
-    assert "--doc renews whole suites: leave --only, --dtypes out" in capsys.readouterr().err
 
 
 def test_wrong_results_are_the_tools_exit_code(

@@ -19,8 +19,8 @@ from relpos_mm.analysis.gemm_cost import (
     STUDY,
     cells,
     measured,
-    share,
     table,
+    times_whole,
 )
 from relpos_mm.engine.errors import UserError
 from relpos_mm.study.planning import plan
@@ -49,6 +49,8 @@ def test_a_job_runs_with_the_route(route: str, calls: list[Call], tmp_path: Path
     assert command[1:] == ["tools/demo.py", "--work-dir", str(tmp_path)]
     assert env == {**os.environ, gemm_cost.VARIABLE: route}
     assert (row["job"], row["route"]) == (DEMO, route)
+    assert row["minutes"] > 0
+    assert row["cpu_minutes"] == 0  # no process ran
 
 
 def test_the_slice_trains_cells_of_the_study(calls: list[Call], tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_the_slice_trains_cells_of_the_study(calls: list[Call], tmp_path: Path) 
     trained = plan(replace(part, name=STUDY))
     assert len(trained) == cells()
     assert {cell.id for cell in trained} < {cell.id for cell in plan(whole)}
-    assert len(plan(whole)) == cells() * share()
+    assert len(plan(whole)) == cells() * times_whole()
 
 
 def test_a_failed_job_has_no_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,13 +73,14 @@ def test_a_failed_job_has_no_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_the_table_scales_the_slice_to_the_study() -> None:
     rows = [
-        {"job": job, "route": route, "minutes": minutes, "cpu_minutes": minutes}
+        {"job": job, "route": route, "minutes": minutes, "cpu_minutes": 3 * minutes}
         for job, times in ((DEMO, 1), (SLICE, 2))
         for route, minutes in zip(ROUTES, (4 * times, 5 * times), strict=True)
     ]
     lines = table(rows).splitlines()
-    assert [cell.strip() for cell in lines[2].split("|")[2:-1]] == ["4.0", "5.0", "0.80", "0.80"]
-    assert [float(cell) for cell in lines[4].split("|")[2:4]] == [8 * share(), 10 * share()]
+    assert [float(cell) for cell in lines[2].split("|")[2:-1]] == [4.0, 5.0, 0.8, 12.0, 15.0]
+    whole = [8 * times_whole(), 10 * times_whole()]
+    assert [float(cell) for cell in lines[4].split("|")[2:4]] == whole
 
 
 def test_the_page_shows_the_record() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from relpos_mm.engine import saving
 from relpos_mm.engine.checkpoints import read_checkpoint
+from relpos_mm.engine.errors import UserError
+from relpos_mm.engine.saving import require_folder, require_writable
 
 from .toys import toy_runner
 
@@ -63,3 +66,16 @@ def test_the_oldest_goes_after_the_new_one_is_there(tmp_path: Path) -> None:
     runner.train()
     assert seen[-1] == ["epoch_2.pth", "epoch_3.pth", "epoch_4.pth"]
     assert sorted(path.name for path in tmp_path.glob("*.pth")) == ["epoch_3.pth", "epoch_4.pth"]
+
+
+@pytest.mark.parametrize("require", [require_folder, require_writable])
+def test_a_place_that_cannot_be_made_is_one_message(
+    require: Callable[[str, Path], None], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"^--out: .*File name too long"):
+        require("--out", tmp_path / ("a" * 300) / "file.json")
+    (tmp_path / "taken").touch()
+    with pytest.raises(UserError, match=r"^--out: .*taken is no folder; name another"):
+        require("--out", tmp_path / "taken" / "file.json")
+    require("--out", tmp_path / "new" / "file.json")
+    assert not (tmp_path / "new").exists()
